@@ -211,7 +211,7 @@ def _sums(every: Sequence[Partition[Any]], waiting: int) -> dict[str, Any]:
         "accepted": accepted,
         "waiting": waiting,
         "capacity": sum(each.maxsize for each in every),
-        "waiting_producers": sum(map(_waiting_producers, every)),
+        "waiting_producers": sum(each.waiting_producers() for each in every),
         "oldest_age": max(each.ages.age(each) for each in every),
     }
     for name in Totals.__dataclass_fields__.keys() - sums.keys():
@@ -259,10 +259,6 @@ def now_of(stats: BatchQueueStats) -> str:
     return " ".join(told)
 
 
-def _waiting_producers(partition: Partition[Any]) -> int:
-    return 0 if partition.line.head is None else len(partition.line)
-
-
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     accounts, entered = partition.accounts, partition.entered
     waiting = len(partition.items)
@@ -281,7 +277,7 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
         "unhandled": accounts.unhandled,
         "returned": accounts.returned,
         "capacity": partition.maxsize,
-        "waiting_producers": _waiting_producers(partition),
+        "waiting_producers": partition.waiting_producers(),
         "oldest_age": partition.ages.age(partition),
     }
     return PartitionStats.unchecked(counts)

@@ -9,9 +9,9 @@ Invariant: a buffer is in the ring while it has items and is not paused.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Sequence, Sized
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from batchqueue_async._engine.partitions.accounts import Watcher
@@ -25,12 +25,9 @@ from batchqueue_async._engine.partitions.key_buffer import (
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.unguarded import UNGUARDED
-from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.selectors import FairSelector
 
 T = TypeVar("T")
-
-Buffers: TypeAlias = Callable[[], Sequence[KeyBuffer[Any]]]
 
 
 class FairPartition(Partition[T]):
@@ -67,13 +64,10 @@ class FairPartition(Partition[T]):
         self._ready = 0
         super().__init__(index, buffer_size, due_size)
         self.accounts = SharedAccounts()
-        # Without `self`, which would make a reference cycle.
-        buffers = self._buffers
-        self.line = FairLine(lambda: live(buffers))
-        self.ages = FairAges(lambda: live(buffers))
         self._units = selector.units_of
         self._make_buffer = KeyBuffer if on_drop is None else RollingKeyBuffer
         self._on_drop = () if on_drop is None else (on_drop,)
+        self.ages = FairAges(self._buffers)
         # When the oldest item that is not held back came, if that is known.
         self._oldest: float | None = None
         # Items are never put in here, only into the buffers.
@@ -189,6 +183,9 @@ class FairPartition(Partition[T]):
                 self._oldest = min(each.oldest(now) for each in self._ring.flows())
             return now if self._oldest is None else self._oldest
 
+    def waiting_producers(self) -> int:
+        return sum(each.waiting_producers() for each in live(self._buffers))
+
     def watch(self, watcher: Watcher) -> bool:
         with self.guard:
             return self.accounts.watch_all(watcher, live(self._buffers))
@@ -233,41 +230,18 @@ class FairPartition(Partition[T]):
         self.limit = self.guarded_limit = 0
 
 
-class FairLine(WaitingLine):
-    """All producers that wait for room in any of the buffers; none joins it here."""
-
-    __slots__ = ("_buffers",)
-
-    def __init__(self, buffers: Buffers) -> None:
-        self._buffers = buffers
-        super().__init__()
-
-    @property
-    def head(self) -> Waiter | None:
-        """One of the waiting producers, or None."""
-        return next(iter(self), None)
-
-    @head.setter
-    def head(self, head: Waiter | None) -> None:
-        """Do nothing: producers wait at their buffers."""
-
-    def __iter__(self) -> Iterator[Waiter]:
-        for buffer in self._buffers():
-            yield from buffer.line
-
-
 class FairAges(Ages):
     """The oldest item is the oldest one of a buffer."""
 
     __slots__ = ("_buffers",)
 
-    def __init__(self, buffers: Buffers) -> None:
+    def __init__(self, buffers: WeakValueDictionary[Hashable, KeyBuffer[Any]]) -> None:
         super().__init__()
         self._buffers = buffers
 
     def age(self, partition: Partition[Any]) -> float:
         del partition
-        return max((each.ages.age(each) for each in self._buffers()), default=0.0)
+        return max((each.ages.age(each) for each in live(self._buffers)), default=0.0)
 
 
 class BufferedItems(Sized):

@@ -54,6 +54,10 @@ class ProducersQueue(asyncio.Queue[T]):
             or len(self.items) >= self.full_at
         )
 
+    def waiting_producers(self) -> int:
+        """Return how many wait for room here."""
+        return 0 if self.line.head is None else len(self.line)
+
     def is_in(self, other: Partition[Any]) -> bool:
         """Whether a take from `other` makes room here."""
         return other is self
