@@ -39,7 +39,6 @@ from batchqueue_async._engine.partitions.wait_for_room import (
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.errors import with_accepted
-from batchqueue_async._policies.selectors import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
@@ -49,7 +48,6 @@ class Intake:
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
     __slots__ = (
-        "_is_fair",
         "_loop_waker",
         "_parts",
         "_placement",
@@ -66,7 +64,6 @@ class Intake:
         self._sorter: Sorter | None = None
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
-        self._is_fair = isinstance(parts.config.selector, FairSelector)
         self._waits = parts.config.when_full is WhenFull.WAIT
         # Set at the first `offer` to a queue without a bridge.
         self._loop_waker: LoopWaker[Any] | None = None
@@ -268,7 +265,8 @@ class Intake:
         sole = self._sole or sole_partition(chunk, self._placement)
         if sole is not None:
             return self._place_run(sole, chunk, placed)
-        if self._placement.first.is_open_to_threads or self._is_fair:
+        placement = self._placement
+        if placement.first.is_open_to_threads or placement.buffers_to_take:
             # Each placing takes the guard, or puts its key's buffer into the ring of
             # fair turns, so the fewest placings are the cheapest.
             bins = sorted_bins(chunk, self._placement)

@@ -283,7 +283,7 @@ class Grouping(Generic[T]):
         """Return all that was taken as one batch, if it is easily seen to be one."""
         handlers = self._handlers
         registration = handlers.consumer
-        if handlers.have_limits or not items:
+        if handlers.take_limit or not items:
             return None
         try:
             if registration is None:
@@ -367,7 +367,7 @@ class Grouping(Generic[T]):
     def batches(self, most: int | None) -> list[Batch[T]]:
         """Return the batches, those of more than `most` items in pieces."""
         whole = [*self._batches.values(), *(self._apart or ())]
-        have_own = self._handlers.have_limits
+        have_own = self._handlers.take_limit
         if most is None and not have_own:
             return whole
         pieces: list[Batch[T]] = []

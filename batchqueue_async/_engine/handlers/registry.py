@@ -34,18 +34,17 @@ class HandlerRegistry:
         "_let_go_at_work",
         "_locked",
         "_queue",
-        "_take_limit",
         "attached",
         "consumer",
         "has_retired",
         "have_hooks",
-        "have_limits",
         "have_on_close",
         "in_flight",
         "most_taken",
         "resolved",
         "retired",
         "settings",
+        "take_limit",
         "version",
     )
 
@@ -54,11 +53,10 @@ class HandlerRegistry:
     ) -> None:
         # The settings of the queue.
         self.settings = settings
-        # How many items a take removes, and whether a batch may have to be smaller.
+        # How many items a take removes.
         self.most_taken = settings.fixed_batch
-        self.have_limits = False
-        # Only where limits differ, or are adaptive.
-        self._take_limit: TakeLimit | None = None
+        # Only where limits differ, or are adaptive: a batch may have to be smaller.
+        self.take_limit: TakeLimit | None = None
         self.consumer = None
         if consumer is not None:
             self.consumer = Registration(consumer, settings=settings)
@@ -185,18 +183,17 @@ class HandlerRegistry:
 
     def limit_changed(self, registration: Registration) -> None:
         """Follow a registration's new limit, if it is still registered."""
-        if self._take_limit is not None:
-            self._take_limit.changed(registration)
-            self.most_taken = self._take_limit.items
+        if self.take_limit is not None:
+            self.take_limit.changed(registration)
+            self.most_taken = self.take_limit.items
 
     def _follow(self, new: Registration | None, gone: Registration | None) -> None:
         """Make takes as large as the batches of the handlers that there are now."""
-        limit = self._take_limit
+        limit = self.take_limit
         if limit is None:
             if new is None or new.max_batch == self.settings.max_batch:
                 return
-            limit = self._take_limit = TakeLimit(self.settings)
-            self.have_limits = True
+            limit = self.take_limit = TakeLimit(self.settings)
         if gone is not None:
             limit.remove(gone)
         if new is not None:

@@ -48,7 +48,6 @@ class BatchTerms:
 
     __slots__ = (
         "_clock",
-        "_is_open",
         "_lingering",
         "_noted",
         "_now",
@@ -59,8 +58,8 @@ class BatchTerms:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        # None until producers are let in.
         self._clock: Callable[[], float | None] | None = None
-        self._is_open = False
         # The partitions' clock; unlike `_clock` it works on any thread.
         self._now: Callable[[], float] = monotonic
         # Whether any items linger; and how many of the noted handlers have a linger.
@@ -78,7 +77,6 @@ class BatchTerms:
         """Let producers into all partitions; `clock()` is None on other threads."""
         self._clock = clock
         self._now = clock_of(asyncio.get_running_loop())
-        self._is_open = True
         for partition in self._parts.partitions:
             self.apply_to(partition)
 
@@ -104,7 +102,7 @@ class BatchTerms:
                 cast("SizedPartition[Any]", partition).due_bytes = size
             partition.ages.linger = linger
             partition.ages.clock = self._clock if linger else None
-            if self._is_open:
+            if self._clock is not None:
                 partition.open()
 
     def changed(self, registration: Registration) -> None:
