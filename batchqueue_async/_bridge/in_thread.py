@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED, HandlerLock
@@ -64,11 +64,15 @@ def require_blocking(handler: object, place: str) -> None:
     hooks = (attribute_of(handler, name) for name in HOOKS)
     for each in (consume_of(handler), *hooks):
         if is_async(each):
-            msg = (
-                f"handler must be blocking to run in a {place}, got {shown(each)},"
-                f" which is async: pass it without in_{place}"
-            )
-            raise TypeError(msg)
+            _refuse_async(each, place)
+
+
+def _refuse_async(call: object, place: str) -> NoReturn:
+    msg = (
+        f"handler must be blocking to run in a {place}, got {shown(call)},"
+        f" which is async: pass it without in_{place}"
+    )
+    raise TypeError(msg)
 
 
 class InThread(Attached):
@@ -183,11 +187,7 @@ class InThread(Attached):
         if inspect.isawaitable(result) or inspect.isgenerator(result):
             if inspect.iscoroutine(result):
                 result.close()
-            msg = (
-                f"handler must be blocking to run in a thread, got {shown(call)},"
-                " which is async: pass it without in_thread"
-            )
-            raise TypeError(msg)
+            _refuse_async(call, "thread")
 
     async def _call(
         self, function: Callable[[], tuple[object, BaseException | None]]

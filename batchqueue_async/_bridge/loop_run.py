@@ -17,7 +17,7 @@ from batchqueue_async._bridge import at_exit, fork_rest
 from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
-from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
+from batchqueue_async._engine.handlers.handler_lock_and_call import handler_call
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.loop_end import uncancel
@@ -105,11 +105,8 @@ class LoopRun:
 
     def is_called_by_handler(self) -> bool:
         """Whether the caller is part of a handler's call here, on any thread."""
-        call = current_call()
         queues = self.draining.queues()
-        return call is not None and any(
-            call.detector is each.parts.detector for each in queues
-        )
+        return any(handler_call(each.parts.detector) for each in queues)
 
     def refuse_on_loop(self, verb: str) -> None:
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001

@@ -11,7 +11,10 @@ from typing import Any, Self
 
 from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
-from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    current_call,
+    handler_call,
+)
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
@@ -264,11 +267,7 @@ class BatchQueueManager(OfOneProcess):
         return self._closing
 
     def _is_called_from_handler(self) -> bool:
-        call = current_call()
-        queues = (*self._queues.values(), *self._ending.values())
-        return call is not None and any(
-            call.detector is parts_of(queue).detector for queue in queues
-        )
+        return any(handler_call(parts_of(each).detector) for each in self.queues)
 
     def _next_to_end(self, seen: set[int]) -> BatchQueue[Any] | None:
         """Return a queue that ends already, else the last created one."""
@@ -293,8 +292,8 @@ class BatchQueueManager(OfOneProcess):
             await wait.until(task)
 
     def _ends(self) -> list[Node]:
-        queues = (*self._ending.values(), *self._queues.values())
-        return [node for each in queues for node in end_of(parts_of(each).detector)]
+        detectors = [parts_of(each).detector for each in self.queues]
+        return [node for each in detectors for node in end_of(each)]
 
     def _forget(self, queue: BatchQueue[Any]) -> None:
         """Drop a closed queue; keep it in `_ending` until its leftovers are fetched."""

@@ -319,20 +319,19 @@ def error_of_cut_off(batch: Batch[Any]) -> BaseException | None:
 
 async def tell_on_error(parts: Parts, items: list[T], error: BaseException) -> None:
     """Call the queue's `on_error` for items that are in no batch any more."""
-    config = parts.config
-    await _call_on_error(parts, config.on_error, items, error, config.handler_timeout)
+    on_error, timeout = parts.config.on_error, parts.config.handler_timeout
+    assert on_error is not None
+    await _call_on_error(parts, on_error, items, error, timeout)
 
 
 async def _call_on_error(
     parts: Parts,
-    on_error: ErrorHandler[T] | None,
+    on_error: ErrorHandler[T],
     items: list[T],
     error: BaseException,
     timeout: float | None,
 ) -> None:
     """Call `on_error`; what it raises is logged, with the error that it got."""
-    if on_error is None:
-        return
     raised = await attempt(on_error, items, error, timeout=timeout)
     if raised is not None:
         parts.repeated_failures.error(
