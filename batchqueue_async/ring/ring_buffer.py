@@ -20,6 +20,7 @@ from .single_producer_sequencer import SingleProducerSequencer
 
 E = TypeVar("E")
 A = TypeVar("A")
+R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
@@ -319,7 +320,9 @@ class RingBuffer(Generic[E]):
                 n = len(portion)
                 high = await self.sequencer.claim(n)
                 try:
-                    self._fill(high - n + 1, high, fill, portion)
+                    fill_and_publish(
+                        self, high - n + 1, fill, portion, self.sequencer.publish
+                    )
                 except BaseException:
                     self.sequencer.given_up += ((high - n + 1, high),)
                     published += self.sequencer.give_up(high - n + 1, high)
@@ -329,22 +332,6 @@ class RingBuffer(Generic[E]):
             say_count(error, "published", published)
             raise
         return published
-
-    def _fill(
-        self, low: int, high: int, fill: Callable[[E, int, A], object], items: list[A]
-    ) -> None:
-        sequence = low
-        try:
-            for event, item in zip(self.events(low, high), items, strict=True):
-                result = fill(event, sequence, item)
-                if result is not None:
-                    refuse_unrun(fill, result)
-                sequence += 1
-        except BaseException:
-            if sequence > low:
-                self.sequencer.publish(low, sequence - 1)
-            raise
-        self.sequencer.publish(low, high)
 
     # --- consumers
 
@@ -373,3 +360,26 @@ def portions(ring: RingBuffer[Any], items: Iterable[A]) -> Iterator[list[A]]:
             n = min(len(chunk) - done, max(1, ring.remaining_capacity()))
             yield chunk[done : done + n]
             done += n
+
+
+def fill_and_publish(
+    ring: RingBuffer[E],
+    low: int,
+    fill: Callable[[E, int, A], object],
+    items: list[A],
+    publish: Callable[[int, int], R],
+) -> R:
+    """Fill claimed slots and publish them; after an error those that were filled."""
+    high = low + len(items) - 1
+    sequence = low
+    try:
+        for event, item in zip(ring.events(low, high), items, strict=True):
+            result = fill(event, sequence, item)
+            if result is not None:
+                refuse_unrun(fill, result)
+            sequence += 1
+    except BaseException:
+        if sequence > low:
+            publish(low, sequence - 1)
+        raise
+    return publish(low, high)

@@ -32,7 +32,7 @@ from batchqueue_async._validation import require_instance
 from .claim_queue import WaitingClaim
 from .errors import INHERITED, RingError, RingHalted, require_timeout
 from .event_handler import refuse_unrun
-from .ring_buffer import RingBuffer, portions
+from .ring_buffer import RingBuffer, fill_and_publish, portions
 from .sequencer import MultiProducerSequencer
 
 E = TypeVar("E")
@@ -283,7 +283,10 @@ class SyncRing(Generic[E]):
                 try:
                     if not self._ingress.claim(claim, left):
                         break
-                    if not self._fill(claim, fill, portion):
+                    high = claim.high
+                    assert high is not None
+                    low, publish = high - claim.n + 1, self._ingress.publish
+                    if not fill_and_publish(self._ring, low, fill, portion, publish):
                         break
                 except BaseException:
                     published += self._ingress.give_up(claim)
@@ -293,21 +296,3 @@ class SyncRing(Generic[E]):
             say_count(error, "published", published)
             raise
         return published
-
-    def _fill(
-        self, claim: WaitingClaim, fill: Callable[[E, int, A], object], items: list[A]
-    ) -> bool:
-        high = claim.high
-        assert high is not None
-        low = sequence = high - claim.n + 1
-        try:
-            for event, item in zip(self._ring.events(low, high), items, strict=True):
-                result = fill(event, sequence, item)
-                if result is not None:
-                    refuse_unrun(fill, result)
-                sequence += 1
-        except BaseException:
-            if sequence > low:
-                self._ingress.publish(low, sequence - 1)
-            raise
-        return self._ingress.publish(low, high)
