@@ -130,7 +130,7 @@ class Layout:
         added = [_new_partition(parts, index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
-                partition.open_to_threads(parts.ingress.guard)
+                partition.open_to_threads(parts.partitions[0].guard)
             parts.batch_terms.apply_to(partition)
         parts.partitions.extend(added)
         if parts.placement.sole is not None and parts.handlers.consumer is None:
