@@ -115,7 +115,6 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        # As `_owned_now` does it, which is a call less after each lone item.
         if self._parts.ownership.version != self._seen:
             self._owned_now()
         return [each for each in self._owned if each.items and each.pausing is None]
