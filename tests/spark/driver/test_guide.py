@@ -13,9 +13,15 @@ GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 
 
 @pytest.mark.parametrize(
-    # The first has an example of each way, which have tests of their own.
+    # What the slow ones show has tests of its own.
     "name",
-    [pytest.param("spark", marks=pytest.mark.slow), "spark_types"],
+    [
+        pytest.param("spark", marks=pytest.mark.slow),
+        pytest.param("spark_calls", marks=pytest.mark.slow),
+        pytest.param("spark_executors", marks=pytest.mark.slow),
+        pytest.param("spark_streams", marks=pytest.mark.slow),
+        "spark_types",
+    ],
 )
 def test_the_code_of_the_guide_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
