@@ -21,6 +21,9 @@ from batchqueue_async._bridge import fork_rest, loop_run
 from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from tests.bridge.programs import Program, each_python
 
+# From Python 3.15 on a warning that is an error makes the fork itself raise.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
+
 # A lock as a driver's in C: Python does not know of it, and nobody makes it anew.
 DRIVER = """
 taken = threading.Lock()
