@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
@@ -28,6 +28,7 @@ OpenQueue: TypeAlias = Callable[[LoopThread], SyncBatchQueue[T]]
 
 
 class _Opened(NamedTuple):
+    open_queue: OpenQueue[Any]
     loop_thread: LoopThread
     queue: SyncBatchQueue[Any]
 
@@ -36,8 +37,11 @@ class _Opened(NamedTuple):
         if (run := run_of(self.loop_thread)) is not None:
             run.refuse_on_loop("leaving")
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Close it; returns False if a handler only begins to."""
+        run = run_of(self.loop_thread)
         self.loop_thread.__exit__(None, None, None)
+        return run is None or not run.is_called_by_handler()
 
 
 class _Registry:
@@ -56,6 +60,10 @@ class _Registry:
         # What `close_process_queues` has closed, until its last call returns, or for
         # good at the interpreter's exit.
         self.closed: dict[OpenQueue[Any], SyncBatchQueue[Any]] = {}
+        # What is no longer in `opened`, and not known to have ended: another call may
+        # be waiting for it, have been interrupted, or only have begun, on a handler's
+        # thread. Whoever closes waits for these, too: an `os._exit` may follow.
+        self._ending: dict[LoopThread, _Opened] = {}
         self._closings = 0
 
     def begin_closing(self) -> None:
@@ -91,8 +99,13 @@ class _Registry:
         with self.lock:
             return self._own_locks.setdefault(open_queue, threading.RLock())
 
-    def take_last(self, wanted: set[OpenQueue[Any]] | None) -> _Opened | None:
-        """Take what was opened last, of those wanted, to be closed."""
+    def take_last(
+        self, wanted: set[OpenQueue[Any]] | None, taken: Container[_Opened]
+    ) -> _Opened | None:
+        """Take what was opened last, of those wanted, to be closed.
+
+        Then, once each, what others have taken that has not ended yet.
+        """
         with self.lock:
             locks = list(self._own_locks.items())
         for open_queue, own in locks:
@@ -100,14 +113,25 @@ class _Registry:
                 with own:  # waits while it is being opened
                     pass
         with self.lock:
-            left = [each for each in self.opened if wanted is None or each in wanted]
+            every = [*self._ending.values(), *self.opened.values()]
+            left = [
+                each
+                for each in every
+                if (wanted is None or each.open_queue in wanted) and each not in taken
+            ]
             if not left:
                 return None
-            opened = self.opened[left[-1]]
+            opened = left[-1]
             opened.refuse_on_its_loop()
-            del self.opened[left[-1]]
-            self.closed[left[-1]] = opened.queue
+            self._ending[opened.loop_thread] = opened
+            if self.opened.get(opened.open_queue) is opened:
+                del self.opened[opened.open_queue]
+                self.closed[opened.open_queue] = opened.queue
             return opened
+
+    def has_ended(self, opened: _Opened) -> None:
+        """Forget what was taken: nobody needs to wait for it any more."""
+        self._ending.pop(opened.loop_thread, None)
 
 
 _registry = _Registry()
@@ -179,8 +203,9 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
 
     Waits for each as leaving its `LoopThread` does: 30 seconds at most, unless that was
     made with another `shutdown_timeout`; what is left then is logged and passed to
-    `on_error`. In a forked child the parent's queues aren't touched. A handler of such
-    a queue, on a thread, only begins to close that one.
+    `on_error`. So it does with what another call closes meanwhile, or has begun to. In
+    a forked child the parent's queues aren't touched. A handler of such a queue, on a
+    thread, only begins to close that one.
 
     Args:
         open_queues: Those whose queues are closed; None for all.
@@ -199,8 +224,11 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
     try:
         # The lock is free meanwhile, since handlers may need it. What they open is
         # closed by a later round.
-        while (opened := registry.take_last(wanted)) is not None:
-            opened.close()
+        taken: list[_Opened] = []
+        while (opened := registry.take_last(wanted, taken)) is not None:
+            taken.append(opened)
+            if opened.close():
+                registry.has_ended(opened)
     finally:
         registry.end_closing()
 
@@ -240,7 +268,7 @@ def _open(
             # From now on it is of all threads. An exit that has begun in the meantime
             # has left it to this one.
             run.entered_by = None
-        return _Opened(loop_thread, queue)
+        return _Opened(open_queue, loop_thread, queue)
     except BaseException:
         loop_thread.__exit__(None, None, None)
         raise

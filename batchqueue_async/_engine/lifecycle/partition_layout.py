@@ -132,12 +132,18 @@ class Layout:
             if parts.ingress is not None:
                 partition.open_to_threads(parts.partitions[0].guard)
             parts.batch_terms.apply_to(partition)
-        parts.partitions.extend(added)
+        try:
+            parts.partitions.extend(added)
+            parts.ownership.grow(first)
+        except BaseException:
+            # A signal handler has raised: items may be in there already, on threads,
+            # and a partition without an owner would keep them for ever.
+            parts.ownership.grow(first)
+            raise
         if parts.placement.sole is not None and parts.handlers.consumer is None:
             # A sole partition notes its items' types itself: no placement does.
             sole = parts.placement.sole
             sole.uniform_prefix = max(0, sole.uniform_prefix)
-        parts.ownership.grow()
 
 
 def byte_budget_of(

@@ -44,10 +44,11 @@ class Ownership:
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
 
-    def grow(self) -> None:
-        """Give each new partition an owner; the others keep theirs."""
-        for index in range(len(self._owners), len(self._partitions)):
-            self._owners.append(index % (self.active or self.drain_tasks))
+    def grow(self, first: int) -> None:
+        """Give each partition from `first` on an owner, unless it has one."""
+        for index in range(first, len(self._partitions)):
+            if index == len(self._owners):
+                self._owners.append(index % (self.active or self.drain_tasks))
             self._changed(index)
 
     def bind(self, naps: Sequence[Nap]) -> None:
