@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +46,8 @@ class _ByPickle:
 # In the order in which they were last asked for. A forked child inherits its parent's
 # entries, which does no harm: it has no queues of these to close.
 _known: OrderedDict[OpenQueue[Any], None] = OrderedDict()
+# How many `flushed_queue` blocks have each of them.
+_in_use: Counter[OpenQueue[Any]] = Counter()
 
 
 def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
@@ -68,15 +70,19 @@ def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
             queue that it opened there. It reaches executors by pickle: make it a
             function of a module, or an instance of one with its settings. Two that
             pickle alike share a queue. At most 8 are kept; the one that was unused for
-            the longest time is shut down.
+            the longest time is shut down, unless it is in a block of `flushed_queue`.
 
     Raises:
         TypeError: If `open_queue` can't be called, or doesn't return a queue.
         Exception: What `open_queue` raises; nothing is kept then.
     """
+    return kept_queue(_by_pickle(open_queue), _NEW_LOOP_THREAD)
+
+
+def _by_pickle(open_queue: OpenQueue[T]) -> _ByPickle:
     require_sync_function("open_queue", open_queue, 1, "one argument, a LoopThread")
     pickled: bytes = cloudpickle.dumps(open_queue)  # type: ignore[no-untyped-call]
-    return kept_queue(_ByPickle(pickled, open_queue), _NEW_LOOP_THREAD)
+    return _ByPickle(pickled, open_queue)
 
 
 def kept_queue(
@@ -89,9 +95,11 @@ def kept_queue(
     queue = process_queue(open_queue, make_loop_thread=make_loop_thread)
     _known.pop(open_queue, None)
     _known[open_queue] = None
-    while len(_known) > _MOST_QUEUES:
-        oldest, _ = _known.popitem(last=False)
-        close_process_queues([oldest])
+    unused = [it for it in _known if it not in _in_use and it != open_queue]
+    oldest = unused[: max(0, len(_known) - _MOST_QUEUES)]
+    for each in oldest:
+        del _known[each]
+        close_process_queues([each])
     return queue
 
 
@@ -112,14 +120,28 @@ def flushed_queue(
         DeliveryError: Items ended other than handled.
         TimeoutError: Not all was handled in time.
     """
-    queue = executor_queue(open_queue)
+    kept = _by_pickle(open_queue)
+    with _used(kept):
+        queue: SyncBatchQueue[T] = kept_queue(kept, _NEW_LOOP_THREAD)
+        try:
+            yield queue
+        except BaseException:
+            with contextlib.suppress(BatchQueueError, TimeoutError):
+                queue.flush(timeout)
+            raise
+        queue.flush(timeout)
+
+
+@contextmanager
+def _used(open_queue: OpenQueue[Any]) -> Iterator[None]:
+    """Keep its queue from being shut down for others' sake."""
+    _in_use[open_queue] += 1
     try:
-        yield queue
-    except BaseException:
-        with contextlib.suppress(BatchQueueError, TimeoutError):
-            queue.flush(timeout)
-        raise
-    queue.flush(timeout)
+        yield
+    finally:
+        _in_use[open_queue] -= 1
+        if not _in_use[open_queue]:
+            del _in_use[open_queue]
 
 
 def close_executor_queues() -> None:
