@@ -28,9 +28,15 @@ EARLIER = {
 
 
 @pytest.mark.parametrize(
-    # The first has an example of each way, which have tests of their own.
+    # What the slow ones show has tests of its own.
     "name",
-    [pytest.param("spark", marks=pytest.mark.slow), "spark_types"],
+    [
+        pytest.param("spark", marks=pytest.mark.slow),
+        pytest.param("spark_calls", marks=pytest.mark.slow),
+        pytest.param("spark_executors", marks=pytest.mark.slow),
+        pytest.param("spark_streams", marks=pytest.mark.slow),
+        "spark_types",
+    ],
 )
 def test_the_code_of_the_guide_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -50,7 +56,7 @@ def test_the_code_of_the_guide_runs(
 def test_the_asynchronous_client_of_the_guide_writes(
     spark: SparkSession, postgres_dsn: str
 ) -> None:
-    guide = GUIDES / "spark.md"
+    guide = GUIDES / "spark_executors.md"
     text = guide.read_text("utf-8")
     text = text.replace(SERVER, postgres_dsn)
     (code,) = (code for source, code in blocks(guide, text) if postgres_dsn in source)
