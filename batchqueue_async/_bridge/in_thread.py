@@ -110,6 +110,15 @@ class InThread(Attached):
     def __repr__(self) -> str:
         return self.__qualname__
 
+    # Spark pickles what a function refers to, such as a configuration with this; the
+    # error would name a lock.
+    def __reduce__(self) -> NoReturn:
+        msg = (
+            f"{self.__qualname__} can't be copied, or sent to another process: wrap the"
+            " handler there, such as in the function that opens its queue"
+        )
+        raise TypeError(msg)
+
     def new_lock(self) -> HandlerLock:
         self._forget_parent()
         return self._slots.new_lock()

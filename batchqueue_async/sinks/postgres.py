@@ -37,6 +37,7 @@ _COPIED_AT_ONCE = 5_000
 # Record batches of one COPY, of 10,000 rows if they are Spark's: while the server reads
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
+_NO_SUCH_TABLE = "42P01"
 _STAGING_TABLES = """
     SELECT relname::text FROM pg_class
     JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -188,7 +189,14 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
                 for _ in range(min(len(pieces), self._copies)):
                     group.create_task(copy_what_is_left())
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # it has caused the others
+            error = errors.exceptions[0]  # it has caused the others
+            if getattr(error, "sqlstate", None) == _NO_SUCH_TABLE:
+                msg = (
+                    f"the staging table {attempt.table} is gone: another process has"
+                    " begun the same epoch, such as a second driver of one checkpoint"
+                )
+                raise BatchQueueError(msg) from None
+            raise error from None
         attempt.acknowledged[number] = rows
 
     def _pieces(self, items: list[T]) -> list[list[T]]:

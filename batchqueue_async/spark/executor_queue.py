@@ -46,6 +46,8 @@ class _ByPickle:
 # In the order in which they were last asked for. A forked child inherits its parent's
 # entries, which does no harm: it has no queues of these to close.
 _known: OrderedDict[OpenQueue[Any], None] = OrderedDict()
+# What each block of `flushed_queue` that is open has, on any thread.
+_in_use: dict[object, OpenQueue[Any]] = {}
 
 
 def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
@@ -68,15 +70,19 @@ def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
             queue that it opened there. It reaches executors by pickle: make it a
             function of a module, or an instance of one with its settings. Two that
             pickle alike share a queue. At most 8 are kept; the one that was unused for
-            the longest time is shut down.
+            the longest time is shut down, unless it is in a block of `flushed_queue`.
 
     Raises:
         TypeError: If `open_queue` can't be called, or doesn't return a queue.
         Exception: What `open_queue` raises; nothing is kept then.
     """
+    return kept_queue(_by_pickle(open_queue), _NEW_LOOP_THREAD)
+
+
+def _by_pickle(open_queue: OpenQueue[T]) -> _ByPickle:
     require_sync_function("open_queue", open_queue, 1, "one argument, a LoopThread")
     pickled: bytes = cloudpickle.dumps(open_queue)  # type: ignore[no-untyped-call]
-    return kept_queue(_ByPickle(pickled, open_queue), _NEW_LOOP_THREAD)
+    return _ByPickle(pickled, open_queue)
 
 
 def kept_queue(
@@ -89,8 +95,10 @@ def kept_queue(
     queue = process_queue(open_queue, make_loop_thread=make_loop_thread)
     _known.pop(open_queue, None)
     _known[open_queue] = None
-    while len(_known) > _MOST_QUEUES:
-        oldest, _ = _known.popitem(last=False)
+    in_use = [open_queue, *list(_in_use.values())]
+    unused = [each for each in list(_known) if each not in in_use]
+    for oldest in unused[: max(0, len(_known) - _MOST_QUEUES)]:
+        _known.pop(oldest, None)
         close_process_queues([oldest])
     return queue
 
@@ -112,14 +120,20 @@ def flushed_queue(
         DeliveryError: Items ended other than handled.
         TimeoutError: Not all was handled in time.
     """
-    queue = executor_queue(open_queue)
+    kept = _by_pickle(open_queue)
+    block = object()
     try:
-        yield queue
-    except BaseException:
-        with contextlib.suppress(BatchQueueError, TimeoutError):
-            queue.flush(timeout)
-        raise
-    queue.flush(timeout)
+        _in_use[block] = kept
+        queue: SyncBatchQueue[T] = kept_queue(kept, _NEW_LOOP_THREAD)
+        try:
+            yield queue
+        except BaseException:
+            with contextlib.suppress(BatchQueueError, TimeoutError):
+                queue.flush(timeout)
+            raise
+        queue.flush(timeout)
+    finally:
+        _in_use.pop(block, None)
 
 
 def close_executor_queues() -> None:

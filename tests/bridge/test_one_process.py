@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueManager, LoopThread
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueManager,
+    LoopThread,
+    in_process,
+    in_thread,
+)
 
 
 @pytest.mark.parametrize("send", [pickle.dumps, copy.copy, copy.deepcopy])
@@ -22,6 +29,17 @@ def test_it_is_refused(send: Callable[[Any], object], loop_thread: LoopThread) -
             f"a {type(each).__name__} can't be copied, or sent to another process: "
             "make one there, as process_queue does"
         )
+
+
+@pytest.mark.parametrize("wrap", [in_thread, in_process])
+def test_a_configuration_s_handler_is_named(wrap: Callable[[Any], Any]) -> None:
+    config = BatchQueueConfig[Any](consumer=wrap(print))
+    with pytest.raises(TypeError) as refused:
+        pickle.dumps(config)
+    assert str(refused.value) == (
+        f"{config.consumer} can't be copied, or sent to another process: wrap the"
+        " handler there, such as in the function that opens its queue"
+    )
 
 
 def test_a_process_does_not_start_with_one(loop_thread: LoopThread) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from batchqueue_async.sinks import Epoch
-from batchqueue_async.sinks._postgres.copied_batches import BatchCopier
+from batchqueue_async.sinks._postgres.copied_batches import BatchCopier, require_plain
 from batchqueue_async.sinks._postgres.target import Target, column_types
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
@@ -185,6 +185,23 @@ async def test_texts_are_no_bytes_and_bytes_no_texts(
 
 def numbered(batches: int) -> list[pa.RecordBatch]:
     return [pa.record_batch({"id": [n, n + 1000]}) for n in range(batches)]
+
+
+@pytest.mark.parametrize(
+    "kind,way_out",
+    [
+        (pa.list_(pa.int32()), "without parts (to_json makes texts of them), got 'lis"),
+        (pa.duration("us"), "no INTERVAL (a cast to STRING makes a text of it), got"),
+        (pa.month_day_nano_interval(), "no INTERVAL (a cast to STRING makes a text"),
+    ],
+)
+def test_a_type_that_is_refused_is_told_with_the_way_out(
+    kind: pa.DataType, way_out: str
+) -> None:
+    with pytest.raises(TypeError, match="column 'v' must be of ") as refused:
+        require_plain(pa.schema({"v": kind}))
+
+    assert way_out in str(refused.value)
 
 
 async def test_connections_share_the_record_batches_of_a_write(table: Table) -> None:

@@ -158,6 +158,8 @@ async def test_an_attempt_that_was_superseded_is_told(
         await sink.begin(FIRST)
         await sink.write(FIRST, [(number, "row")])
 
+    with pytest.raises(BatchQueueError, match="another process has begun the same ep"):
+        await sinks[0].write(FIRST, [(0, "late row")])
     with pytest.raises((BatchQueueError, asyncpg.PostgresError)):
         await sinks[0].commit(FIRST)
     await sinks[1].commit(FIRST)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _NUMERIC, _BYTEA = 1700, 17
 _TEXTS = frozenset((25, 1042, 1043))
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
-_NESTED: tuple[Callable[[pa.DataType], bool], ...] = (
-    pa.types.is_nested,
-    pa.types.is_interval,
-    pa.types.is_duration,
+_REFUSED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_nested, "of a type without parts (to_json makes texts of them)"),
+    (pa.types.is_interval, "of no INTERVAL (a cast to STRING makes a text of it)"),
+    (pa.types.is_duration, "of no INTERVAL (a cast to STRING makes a text of it)"),
 )
 
 _DAY = 24 * 3600 * 1_000_000
@@ -137,9 +137,9 @@ def _csv_rows(batches: list[pa.RecordBatch], key: str) -> pa.Buffer:
 def require_plain(schema: pa.Schema) -> None:
     """Refuse columns of types that are no value of PostgreSQL's."""
     for field in schema:
-        if any(is_it(field.type) for is_it in _NESTED):
-            rule = "of a type without parts (to_json makes texts of them)"
-            refuse(f"column {field.name!r}", rule, str(field.type), TypeError)
+        for is_it, rule in _REFUSED:
+            if is_it(field.type):
+                refuse(f"column {field.name!r}", rule, str(field.type), TypeError)
 
 
 def _require_bytes_for_bytes(schema: pa.Schema, types: Mapping[str, int]) -> None:

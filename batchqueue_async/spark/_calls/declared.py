@@ -146,7 +146,7 @@ def _refuse_twice(field: str, names: list[str]) -> None:
     counts = Counter(name.casefold() for name in names)
     for name in names:
         if counts[name.casefold()] > 1:
-            refuse(field, "of columns whose names differ", name)
+            refuse(field, "of columns whose names differ, not only in case", name)
 
 
 def _with_nulls(field: StructField) -> DataType:

@@ -251,7 +251,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": 5}, "schema must be a StructType, or columns in DDL"),
     ({"schema": "y BIGNUM"}, r"schema must be a StructType.*got 'y BIGNUM': "),
     ({"schema": "BIGINT"}, "schema must be a StructType, or columns in DDL"),
-    ({"schema": "y INT, Y INT"}, "schema must be of columns whose names differ"),
+    ({"schema": "y INT, Y INT"}, "columns whose names differ, not only in case"),
     ({"schema": "y VARIANT"}, "got column 'y' of type VARIANT"),
     ({"schema": "y VARCHAR(3)"}, r"got column 'y' of type VARCHAR\(3\)"),
     ({"schema": "y ARRAY<CHAR(3)>"}, r"got column 'y' of type CHAR\(3\)"),

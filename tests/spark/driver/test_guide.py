@@ -1,15 +1,30 @@
 """The code of the guides runs, in the shared session."""
 
+import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
+import asyncpg
 import pytest
 from pyspark.sql import SparkSession
+
+from batchqueue_async import BatchQueueConfig, LoopThread
+from batchqueue_async.spark import flushed_queue
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
 GUIDES = Path(__file__).parents[3] / "docs" / "guides"
+# The address of a server in the blocks that need one; no other block does.
+SERVER = "postgresql://database/shop"
+# What the guide has imported by then.
+EARLIER = {
+    "BatchQueueConfig": BatchQueueConfig,
+    "LoopThread": LoopThread,
+    "flushed_queue": flushed_queue,
+}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +48,43 @@ def test_the_code_of_the_guide_runs(
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "guide", "spark": spark}
 
+    for source, code in blocks(guide, text):
+        if SERVER not in source:
+            exec(code, namespace)
+
+
+def test_the_asynchronous_client_of_the_guide_writes(
+    spark: SparkSession, postgres_dsn: str
+) -> None:
+    guide = GUIDES / "spark_executors.md"
+    text = guide.read_text("utf-8")
+    text = text.replace(SERVER, postgres_dsn)
+    (code,) = (code for source, code in blocks(guide, text) if postgres_dsn in source)
+    euros = spark.range(100, numPartitions=2).selectExpr("'x' AS shop", "id AS euros")
+    asyncio.run(execute(postgres_dsn, "CREATE TABLE sold (shop TEXT, euros BIGINT)"))
+
+    try:
+        exec(code, {"__name__": "guide", "euros": euros, **EARLIER})
+        (row,) = asyncio.run(
+            execute(postgres_dsn, "SELECT COUNT(*), COUNT(DISTINCT euros) FROM sold")
+        )
+    finally:
+        asyncio.run(execute(postgres_dsn, "DROP TABLE sold"))
+
+    # Both ways, of each process and of each task, wrote all of it.
+    assert tuple(row) == (200, 100)
+
+
+def blocks(guide: Path, text: str) -> Iterator[tuple[str, CodeType]]:
+    """Yield each block's source, with the code compiled from it."""
     for block in re.finditer(r"^```py\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         source = "\n" * text[: block.start(1)].count("\n") + block[1]
-        exec(compile(source, str(guide), "exec"), namespace)
+        yield source, compile(source, str(guide), "exec")
+
+
+async def execute(dsn: str, statement: str) -> list[asyncpg.Record]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return await connection.fetch(statement)
+    finally:
+        await connection.close()

@@ -92,7 +92,7 @@ def test_what_a_handler_raises_fails_the_job(spark: "SparkSession") -> None:
         ({"open_queue": 5}, "open_queue must be callable.*, got 5"),
         ({"to_items": 5}, "to_items must be callable.*, got 5"),
         ({"schema": 5}, "schema must be a StructType, or columns in DDL .* got 5"),
-        ({"schema": "k INT, K INT"}, "schema must be of columns whose names differ"),
+        ({"schema": "k INT, K INT"}, "columns whose names differ, not only in case"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(

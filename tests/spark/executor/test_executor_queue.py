@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,24 @@ def test_functions_that_nobody_asks_for_are_closed(tmp_path: Path) -> None:
 
     assert [queue.is_running for queue in queues] == [False] * 3 + [True] * 8
     assert threading.active_count() == threads + 8
+
+
+def test_those_in_use_are_not_closed_for_others(tmp_path: Path) -> None:
+    """The ninth block shut the first one's queue down, and its flush failed."""
+    with ExitStack() as blocks:
+        queues = [
+            blocks.enter_context(
+                flushed_queue(OpenFileQueue(str(tmp_path), buffer_size=size))
+            )
+            for size in range(1, 12)
+        ]
+        last = executor_queue(OpenFileQueue(str(tmp_path), buffer_size=12))
+        assert all(queue.produce("x") for queue in queues)
+
+    # The next one that is asked for closes what is too many.
+    executor_queue(OpenFileQueue(str(tmp_path), buffer_size=13))
+    assert [queue.is_running for queue in queues] == [False] * 5 + [True] * 6
+    assert last.is_running
 
 
 def test_what_open_queue_raises_is_raised_and_nothing_stays(tmp_path: Path) -> None:
