@@ -150,6 +150,12 @@ class Publications(Notifier):
         for low, high in self.given_up.copy():
             self.give_up(low, high)
 
+    def make_up(self) -> None:
+        """Do and tell what publications at the recursion limit could not."""
+        self.settle()
+        if self._waiters:
+            self._notify()
+
     def refuse_if_closed(self) -> None:
         """Raise `RingHalted`, with its cause, if no claim is granted any more."""
         if self.is_closed:

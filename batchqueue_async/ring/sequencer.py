@@ -117,6 +117,9 @@ class MultiProducerSequencer(Publications):
             if high is not None:
                 self.give_up(high - n + 1, high)
             raise
+        if high is None and (self.given_up or self._waiters):
+            # In a full ring nobody publishes next, who would tell those who sleep.
+            self.make_up()
         return high
 
     def claim_for(self, claim: WaitingClaim) -> bool:
@@ -205,8 +208,8 @@ class MultiProducerSequencer(Publications):
 
     def recheck(self) -> None:
         """Grant those who wait what they want, in order, as far as there is room."""
-        if self.given_up:
-            self.settle()
+        if self.given_up or self._waiters:
+            self.make_up()
         with self._guard:
             try:
                 self._recheck()

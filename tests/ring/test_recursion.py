@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
@@ -63,6 +63,53 @@ async def test_later_events_are_handled(verb: str, *, is_idle: bool) -> None:
             assert handler.values[-1] == "later"
             assert ring.sequencer.published == ring.sequencer.claimed
     assert raised
+
+
+async def wait_for_room(ring: RingBuffer[Event]) -> None:
+    await ring.publish_event(fill, "later")
+
+
+async def try_again(ring: RingBuffer[Event]) -> None:
+    while not ring.try_publish_event(fill, "later"):
+        await settle()
+
+
+async def wait_on_a_thread(ring: RingBuffer[Event]) -> None:
+    sync = SyncRing(ring)
+    assert await asyncio.to_thread(
+        lambda: sync.publish_event(fill, "later", timeout=20)
+    )
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        wait_for_room,
+        try_again,
+        pytest.param(wait_on_a_thread, marks=pytest.mark.real_time),
+    ],
+)
+async def test_a_ring_that_such_publications_have_filled_is_emptied(
+    later: Callable[[RingBuffer[Event]], Awaitable[None]],
+) -> None:
+    """Nobody can publish next, before there is room."""
+    filled = 0
+    for short_of in range(DEEPEST):
+        disruptor, handler = small(4), Recorder()
+        disruptor.handle_events_with(handler)
+        async with disruptor as ring:
+            await settle()
+            room = sys.getrecursionlimit() - depth() - short_of
+            for _ in range(5):
+                with suppress(RecursionError):
+                    at_depth(room, lambda: ring.try_publish_event(fill, 0))
+                await settle()
+            filled += not ring.remaining_capacity()
+            async with asyncio.timeout(10):
+                await later(ring)
+            await settle()
+            assert handler.values[-1] == "later"
+    assert filled
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
