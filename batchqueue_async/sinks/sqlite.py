@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._validation import require_at_least
 
 from ._sqlite.affinity import declared_types
@@ -23,7 +24,7 @@ from .rows import Row, RowReader, plain_rows
 T = TypeVar("T")
 
 
-class SqliteEpochSink(StagingEpochSink[T, Writes]):
+class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
     """Writes epochs into a table of a SQLite file, which must exist.
 
     Why it is exactly once: what is written waits in a temporary table of this

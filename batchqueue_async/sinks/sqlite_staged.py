@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._validation import require_at_least
 
 from ._sqlite.affinity import declared_types
@@ -39,7 +40,7 @@ class _Open:
     rows: int = 0
 
 
-class SqliteStagedSink(FromOptions):
+class SqliteStagedSink(OfOneProcess, FromOptions):
     """Stages record batches in a SQLite file and publishes an epoch in one transaction.
 
     For executors on one host: all processes must see the file on a disk of this host,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -18,8 +19,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks import Epoch, EpochWriter
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
+from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
 from tests.sinks.stores import SqliteStore
 
 pytestmark = pytest.mark.real_time
@@ -294,3 +296,12 @@ async def test_a_commit_waits_for_the_end_of_the_journal(tmp_path: Path) -> None
 def synchronous(database: sqlite3.Connection) -> int:
     found: int = database.execute("PRAGMA synchronous").fetchone()[0]
     return found
+
+
+def test_one_that_is_sent_to_an_executor_is_named(tmp_path: Path) -> None:
+    """Spark pickles what a function refers to; the error named a lock."""
+    path = created(tmp_path / "items.db", "x")
+    epochs: SqliteEpochSink[Any] = SqliteEpochSink(path, "items", ("x",))
+    for each in (EpochWriter(epochs), SqliteStagedSink(path, "items")):
+        with pytest.raises(TypeError, match=r"a Sqlite(Epoch|Staged)Sink can't be"):
+            pickle.dumps(each)
