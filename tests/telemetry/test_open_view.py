@@ -109,7 +109,7 @@ def test_a_living_one_is_left_alone_and_so_is_a_file(path: Path) -> None:
         assert path.read_text() == "precious"
 
 
-@pytest.mark.parametrize(("left_behind", "step"), [(0, 1), (1, 1), (1, 2)])
+@pytest.mark.parametrize("left_behind, step", [(0, 1), (1, 1), (1, 2)])
 def test_of_two_at_once_one_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch, left_behind: int, step: int
 ) -> None:
