@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -20,7 +20,9 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
+from batchqueue_async._wording import reason
 
 from ._parquet_columns import dictionary_columns, with_nullable_parts
 from .epoch_attempts import prefix
@@ -283,6 +285,7 @@ class StagedFile:
     """Writes record batches to a hidden file, which gets its name when it is sealed.
 
     For threads: a call that was cancelled leaves its own at work, and the next waits.
+    After a failure nothing is written or sealed any more: rows may be missing.
     """
 
     def __init__(self, path: Path, row_group: int, compression: str) -> None:
@@ -296,6 +299,8 @@ class StagedFile:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._is_made = False
+        self._is_sealed = False
+        self._failure: BaseException | None = None
         self._writer: pq.ParquetWriter | None = None
 
     @property
@@ -308,7 +313,7 @@ class StagedFile:
 
         As in `seal`, a FileNotFoundError says that the run is over: it was removed.
         """
-        with self._lock:
+        with self._whole():
             if not self._is_made:
                 if self.path.exists():
                     told = "an attempt of this name was sealed before"
@@ -324,19 +329,20 @@ class StagedFile:
                     self._write_out()
 
     def seal(self) -> None:
-        """Finish the file, force it to the disk, and give it its name.
+        """Finish the file, force it to the disk, and give it its name, once.
 
         Without a record batch there is none, for want of columns. The name is on the
         disk once the folder's list of names is.
         """
-        with self._lock:
-            if not self.has_columns:
+        with self._whole():
+            if self._is_sealed or not self.has_columns:
                 return
             self._write_out()
             if self._writer is not None:
                 self._writer.close()
             force_to_disk(self._unsealed)
             self._unsealed.replace(self.path)
+            self._is_sealed = True
 
     def remove(self) -> None:
         with self._lock:
@@ -346,6 +352,19 @@ class StagedFile:
                 self._writer.close()
             self._unsealed.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        with self._lock:
+            if self._failure is not None:
+                why = reason(self._failure)
+                msg = f"a write of this epoch has failed ({why}): start again"
+                raise BatchQueueError(msg) from self._failure
+            try:
+                yield
+            except BaseException as error:
+                self._failure = error
+                raise
 
     def _write_out(self) -> None:
         batches, self._waiting, self._waiting_rows = self._waiting, [], 0

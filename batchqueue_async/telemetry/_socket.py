@@ -73,7 +73,6 @@ class OpenView:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._inode = _bind_privately(self._listener, path)
-            self._listener.listen(_MOST_VIEWERS)
         except BaseException:
             self._listener.close()
             raise
@@ -238,14 +237,22 @@ class SocketFeed:
 
 
 def _bind_privately(listener: socket.socket, path: Path) -> int:
-    """Bind it to `path`; returns the inode."""
+    """Bind it to `path`, where nothing may be, and listen; returns the inode."""
     # Made in a folder of our own and moved: nobody connects before it is private.
     with tempfile.TemporaryDirectory(prefix=".view-", dir=path.parent) as folder:
         made = Path(folder, "s")
         listener.bind(os.fspath(made))
         made.chmod(stat.S_IRUSR | stat.S_IWUSR)
         inode = made.lstat().st_ino
-        made.rename(path)
+        # First: a socket with a name at which nobody listens is taken for left behind.
+        listener.listen(_MOST_VIEWERS)
+        try:
+            # Unlike a rename it replaces nothing that another process has just made.
+            os.link(made, path)
+        except FileExistsError:
+            raise _serves(path) from None
+        except OSError:  # a file system without hard links
+            made.rename(path)
     return inode
 
 
@@ -255,18 +262,35 @@ def _remove_left_behind(path: Path) -> None:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             msg = f"path must be free or a socket's, got {os.fspath(path)!r}"
             raise BatchQueueError(msg)
+    # Tried even if nothing is there: it refuses a path that is too long to connect to,
+    # to which a socket can be moved all the same.
+    if _is_served(path):
+        raise _serves(path)
+    if not path.is_socket():
+        return
+    with tempfile.TemporaryDirectory(prefix=".view-", dir=path.parent) as folder:
+        left = Path(folder, "s")
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(left)
+            # Another process may have replaced it, and serve there by now.
+            if _is_served(left):
+                with contextlib.suppress(FileExistsError):
+                    os.link(left, path)
+                raise _serves(path)
+
+
+def _is_served(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
-            # Tried even if nothing is there: it refuses a path that is too long to
-            # connect to, to which a socket can be moved all the same.
             probe.connect(os.fspath(path))
-        except FileNotFoundError:
-            return
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
+
+
+def _serves(path: Path) -> BatchQueueError:
     msg = f"path must be free, but a process serves at {os.fspath(path)!r}"
-    raise BatchQueueError(msg)
+    return BatchQueueError(msg)
 
 
 def _let_go_in_child() -> None:

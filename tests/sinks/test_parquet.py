@@ -1,5 +1,6 @@
 """What is special about the Parquet sink."""
 
+import errno
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -96,6 +97,62 @@ async def test_after_a_failed_write_the_epoch_has_to_come_again(
 
     assert not await sink.is_committed(FIRST)
     assert list((tmp_path / "_staging").iterdir()) == []
+
+
+def full_once(
+    monkeypatch: pytest.MonkeyPatch, of: type[object], name: str, *, after: int = 0
+) -> None:
+    """Have a method's call fail as on a full disk, in which room is made then."""
+    calls, method = 0, getattr(of, name)
+
+    def fails(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
+        nonlocal calls
+        calls += 1
+        if calls == after + 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return method(*arguments, **keywords)
+
+    monkeypatch.setattr(of, name, fails)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("schema", [None, batch_of().schema])
+async def test_rows_that_a_commit_could_not_write_are_no_empty_epoch(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    after: int,
+    schema: pa.Schema | None,
+) -> None:
+    full_once(monkeypatch, pq.ParquetWriter, "write_table", after=after)
+    sink = ParquetEpochSink[Any](tmp_path, schema=schema, row_group=2)
+    await sink.begin(FIRST)
+    if after:
+        await sink.write(FIRST, [batch_of(1, 2)])
+    await sink.write(FIRST, [batch_of(3)])
+    with pytest.raises(OSError, match="No space left"):
+        await sink.commit(FIRST)
+
+    with pytest.raises(BatchQueueError, match=r"has failed \(OSError.*start again"):
+        await sink.commit(FIRST)
+    assert not await sink.is_committed(FIRST)
+    await sink.abort(FIRST)
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+async def test_a_commit_that_could_not_rename_is_called_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    """The file is whole by then; the first rename is its own, the next the folder's."""
+    sink = ParquetEpochSink[Any](tmp_path)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [batch_of(1, 2)])
+    full_once(monkeypatch, Path, "rename", after=renames)
+    with pytest.raises(OSError, match="No space left"):
+        await sink.commit(FIRST)
+    assert not await sink.is_committed(FIRST)
+
+    await sink.commit(FIRST)
+    assert pq.read_table(tmp_path)["id"].to_pylist() == [1, 2]
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.staged import Token
@@ -51,6 +52,27 @@ async def test_a_table_of_fences_counts_that_was_made_later(
 
     assert await both.epochs.is_committed(EPOCH)
     assert await rows(postgres) == 1
+
+
+async def test_two_calls_at_once_find_a_table_of_fences_that_was_made_later(
+    postgres: Postgres,
+) -> None:
+    await postgres.run("CREATE TABLE t (id BIGINT, word TEXT)")
+    epochs = PostgresEpochSink[Any](postgres.dsn, "t", ("id", "word"))
+    staged = PostgresStagedSink(postgres.dsn, "t")
+
+    async def both_answers() -> list[bool]:
+        return await asyncio.gather(*(epochs.is_committed(EPOCH) for _ in range(2)))
+
+    try:
+        # From here on it has a connection for each, so that their steps alternate.
+        assert await both_answers() == [False, False]
+        assert await staged.publish(EPOCH, [])
+        assert await both_answers() == [True, True]
+        assert not await epochs.is_committed(Epoch("other", 0))
+    finally:
+        await epochs.close()
+        await staged.close()
 
 
 async def test_a_commit_and_a_publish_at_once_are_one(

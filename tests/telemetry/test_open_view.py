@@ -6,8 +6,10 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +107,36 @@ def test_a_living_one_is_left_alone_and_so_is_a_file(path: Path) -> None:
         with pytest.raises(BatchQueueError, match="path must be free or a socket's"):
             open_view(loop_thread, path)
         assert path.read_text() == "precious"
+
+
+@pytest.mark.parametrize("left_behind, step", [(0, 1), (1, 1), (1, 2)])
+def test_of_two_at_once_one_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, left_behind: int, step: int
+) -> None:
+    """The other opens after this one has looked, and before it serves."""
+    if left_behind:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+            dead.bind(os.fspath(path))
+    made, steps = tempfile.TemporaryDirectory, 0
+    others: list[OpenView] = []
+
+    def makes(**keywords: Any) -> Any:  # noqa: ANN401
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            others.append(open_view(loop_thread, path))
+        return made(**keywords)
+
+    with LoopThread() as loop_thread:
+        monkeypatch.setattr(tempfile, "TemporaryDirectory", makes)
+        with pytest.raises(BatchQueueError, match="a process serves at"):
+            open_view(loop_thread, path)
+        (other,) = others
+        samples = read_view(path)
+        assert next(samples)["queues"] == []
+        samples.close()  # type: ignore[attr-defined]
+        other.close()
+    assert list(path.parent.iterdir()) == []
 
 
 def test_closing_removes_no_socket_but_its_own(path: Path) -> None:

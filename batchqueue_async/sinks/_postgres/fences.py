@@ -84,10 +84,11 @@ class Fences:
 
         Call `prepare` first. A table that was made anew since then is looked up anew.
         """
-        if self._missing:
-            names = await column_types(connection, self._missing)
-            if names.keys() >= _COLUMNS_TODAY:
-                self._places.append((self._missing, self._target.keys))
+        if missing := self._missing:
+            names = await column_types(connection, missing)
+            # Another call, or `prepare`, may have found it while this one waited.
+            if names.keys() >= _COLUMNS_TODAY and self._missing == missing:
+                self._places.append((missing, self._target.keys))
                 self._missing = ""
         for place, keys in self._places:
             found = await connection.fetchval(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -16,12 +18,16 @@ from .fences import SqliteFences, first_value
 
 R = TypeVar("R")
 
+_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+# In a forked child. Closing them would undo what the parent has open.
+_of_parent: list[sqlite3.Connection] = []
+
 
 class SqliteFile:
     """Runs blocking calls in threads, on a connection that the first of them opens.
 
     A commit waits for the disk, whatever the file is set to. If another file has taken
-    its place by the next call, that opens the other one.
+    its place by the next call, that opens the other one. A forked child opens its own.
     """
 
     def __init__(self, path: Path, timeout: float, fences: str) -> None:
@@ -31,6 +37,7 @@ class SqliteFile:
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None
         self._lock = threading.Lock()
+        _files.add(self)
 
     async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
         """Return what `work` returns; a transaction that it leaves open is undone.
@@ -50,6 +57,16 @@ class SqliteFile:
     async def close(self) -> None:
         """Close the connection; the next call opens another."""
         await to_thread.run_sync(self._close)
+
+    def leave_to_parent(self) -> None:
+        """Forget the connection, in a forked child.
+
+        Both would write into the one file in which its temporary tables are.
+        """
+        self._lock = threading.Lock()  # a thread of the parent's may have taken it
+        if self._connection is not None:
+            _of_parent.append(self._connection)
+            self._connection = None
 
     def _run_here(self, work: Callable[[sqlite3.Connection], R]) -> R:
         with self._lock:
@@ -127,3 +144,12 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
     # The path is told, since it may be another file than was meant.
     msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)
+
+
+def _leave_to_parent() -> None:
+    for file in _files:
+        file.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_leave_to_parent)
