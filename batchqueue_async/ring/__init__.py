@@ -6,7 +6,8 @@ independent of the queue: neither imports the other.
 
 General layout, each part knowing those above it only:
 
-* `errors`: what goes wrong, and what is done when a handler raises.
+* `errors`: what goes wrong, and what is done when a handler raises; `one_process`: what
+  is not copied.
 * `sequence`, `sequence_barrier`: how far a consumer may go, and how it waits.
 * `claim_queue`, `sequencer`, `single_producer_sequencer`: who may fill which slot, and
   what is published; `handler_call`: waits that would never end.

@@ -10,6 +10,7 @@ from .consumer_repository import ConsumerRepository, Node
 from .errors import ExceptionHandler, Rewind, RingError, RingHalted, require_timeout
 from .event_handler import HandlerLike
 from .lifecycle import leave_block
+from .one_process import RingPart
 from .ring_buffer import ProducerType, RingBuffer
 from .sequence_barrier import WaitStrategy
 
@@ -60,7 +61,7 @@ class RingStats:
     consumers: tuple[ConsumerStats, ...]
 
 
-class HandlerGroup(Generic[E]):
+class HandlerGroup(RingPart, Generic[E]):
     """Some handlers of a ring: whatever is added here comes after all of them."""
 
     def __init__(

@@ -13,6 +13,7 @@ from batchqueue_async._count_in_error import say_count
 
 from .errors import InvalidArgument
 from .event_handler import refuse_unrun
+from .one_process import RingPart
 from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier, WaitStrategy, require_wait_strategy
 from .sequencer import MultiProducerSequencer
@@ -106,7 +107,7 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
             sequencer.give_up(sequence, sequence)
 
 
-class RingBuffer(Generic[E]):
+class RingBuffer(RingPart, Generic[E]):
     """A fixed number of events, made once, that producers fill and consumers read.
 
     Sequence `s` lives in slot `s & (capacity - 1)`. Everything is called on one loop;

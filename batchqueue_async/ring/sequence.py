@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from .one_process import RingPart
+
 INITIAL: Final = -1
 """What a sequence is before the first event, which is number 0."""
 
 
-class Notifier:
+class Notifier(RingPart):
     """Calls each waiter back, once, when a number has grown."""
 
     __slots__ = ("_waiters",)

@@ -17,6 +17,7 @@ from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._validation import refuse
 
 from .errors import RingError, RingHalted, require_count, require_seconds
+from .one_process import RingPart
 from .sequence import Notifier, Sequence
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _SPINS: Final = 100
 
 
-class SequenceBarrier:
+class SequenceBarrier(RingPart):
     """Tells one consumer how far it may go.
 
     That is as far as everything is published and, if it comes after other consumers, as

@@ -32,6 +32,7 @@ from batchqueue_async._validation import require_instance
 from .claim_queue import WaitingClaim
 from .errors import INHERITED, RingError, RingHalted, require_timeout
 from .event_handler import refuse_unrun
+from .one_process import RingPart
 from .ring_buffer import RingBuffer, fill_and_publish, portions
 from .sequencer import MultiProducerSequencer
 
@@ -197,7 +198,7 @@ class ThreadIngress:
         self._filled.popleft()
 
 
-class SyncRing(Generic[E]):
+class SyncRing(RingPart, Generic[E]):
     """A ring as other threads see it; one object may serve many threads.
 
     It is made on the ring's loop and handed to them. None of its methods may be called
