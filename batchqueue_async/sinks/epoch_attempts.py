@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async import BatchQueueError
 
 from .epochs import Epoch
+from .forks import watch_forks
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -26,6 +27,7 @@ class StagingEpochSink(ABC, Generic[T, A]):
 
     def __init__(self) -> None:
         self._attempts: dict[Epoch, A] = {}
+        watch_forks(self)
 
     async def begin(self, epoch: Epoch) -> None:
         """Start an attempt; what earlier ones left is discarded."""
@@ -56,6 +58,11 @@ class StagingEpochSink(ABC, Generic[T, A]):
         attempt = self._attempts.pop(epoch, None)
         if attempt is not None:
             await self._discard(epoch, attempt)
+
+    def leave_to_parent(self) -> list[object]:
+        """Forget the attempts, in a forked child: its parent goes on with them."""
+        attempts, self._attempts = self._attempts, {}
+        return [*attempts.values()]
 
     @abstractmethod
     async def is_committed(self, epoch: Epoch) -> bool:
