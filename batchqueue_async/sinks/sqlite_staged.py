@@ -64,7 +64,8 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
     `batchqueue_attempts` and the fences are made when they are missing. Values become
     what SQLite takes, as in `SqliteEpochSink`: timestamps are whole microseconds since
     1970 (UTC), dates and decimals texts; a row with a NaN is refused, unless
-    `nan_as_null` says that NULL is wanted in its place.
+    `nan_as_null` says that NULL is wanted in its place. Foreign keys are not enforced,
+    either.
 
     Args:
         file: The file.
