@@ -51,8 +51,8 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
     without a word, is refused, unless `nan_as_null` says that this is wanted; so is a
     text like "00501" for a column of a type that SQLite doesn't know, such as STRING,
     of which it would make the number 501. Foreign keys are not enforced, as on each of
-    SQLite's connections that doesn't ask for it. Blocking calls run in threads, one at a time.
-    Close it with `close`, as a queue does with its `EpochWriter`.
+    SQLite's connections that doesn't ask for it. Blocking calls run in threads, one at
+    a time. Close it with `close`, as a queue does with its `EpochWriter`.
 
     Args:
         path: The file.
