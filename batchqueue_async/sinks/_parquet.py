@@ -315,7 +315,7 @@ class StagedFile:
         """
         with self._whole():
             if self._is_sealed:  # what came now would be in no file
-                msg = "rows came after the commit of their epoch: start again"
+                msg = "rows came after their file was finished: start again"
                 raise BatchQueueError(msg)
             if not self._is_made:
                 if self.path.exists():

@@ -80,7 +80,7 @@ def test_a_sealed_file_takes_no_rows(tmp_path: Path) -> None:
     file.write([batch])
     file.seal()
 
-    with pytest.raises(BatchQueueError, match="after the commit"):
+    with pytest.raises(BatchQueueError, match="after their file"):
         file.write([batch])
 
 
