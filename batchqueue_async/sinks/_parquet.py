@@ -314,6 +314,9 @@ class StagedFile:
         As in `seal`, a FileNotFoundError says that the run is over: it was removed.
         """
         with self._whole():
+            if self._is_sealed:  # what came now would be in no file
+                msg = "rows came after their file was finished: start again"
+                raise BatchQueueError(msg)
             if not self._is_made:
                 if self.path.exists():
                     told = "an attempt of this name was sealed before"

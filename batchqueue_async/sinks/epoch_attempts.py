@@ -11,9 +11,19 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async import BatchQueueError
 
 from .epochs import Epoch
+from .forks import watch_forks
 
 T = TypeVar("T")
 A = TypeVar("A")
+
+
+@dataclass(slots=True)
+class _Open(Generic[A]):
+    """An attempt, and which calls for it go on."""
+
+    attempt: A
+    writes: int = 0
+    is_in_commit: bool = False
 
 
 class StagingEpochSink(ABC, Generic[T, A]):
@@ -25,37 +35,59 @@ class StagingEpochSink(ABC, Generic[T, A]):
     """
 
     def __init__(self) -> None:
-        self._attempts: dict[Epoch, A] = {}
+        self._attempts: dict[Epoch, _Open[A]] = {}
+        watch_forks(self)
 
     async def begin(self, epoch: Epoch) -> None:
         """Start an attempt; what earlier ones left is discarded."""
         await self.abort(epoch)
-        self._attempts[epoch] = await self._start(epoch)
+        self._attempts[epoch] = _Open(await self._start(epoch))
 
     async def write(self, epoch: Epoch, items: list[T]) -> None:
         """Add the items' rows to the attempt.
 
         Raises:
-            BatchQueueError: The epoch was not begun, or can't be committed any more.
+            BatchQueueError: The epoch was not begun, is in its `commit`, or can't be
+                committed any more.
             TypeError: An item is nothing that a row can be made of.
             ValueError: A row has too many values, or too few, or wrong ones.
         """
-        await self._stage(self._attempt(epoch), items)
+        current = self._current(epoch)
+        current.writes += 1
+        try:
+            await self._stage(current.attempt, items)
+        finally:
+            current.writes -= 1
 
     async def commit(self, epoch: Epoch) -> None:
         """Make the rows and the fence visible in one transaction.
 
         Raises:
-            BatchQueueError: The epoch was not begun, or has lost rows.
+            BatchQueueError: The epoch was not begun, is in another `commit`, or has
+                lost rows; or a `write`, whose rows it would lack, has not returned.
         """
-        await self._publish(epoch, self._attempt(epoch))
-        del self._attempts[epoch]
+        current = self._current(epoch)
+        if current.writes:
+            msg = f"{epoch} can't be committed yet: a `write` of it has not returned"
+            raise BatchQueueError(msg)
+        current.is_in_commit = True
+        try:
+            await self._publish(epoch, current.attempt)
+        finally:
+            current.is_in_commit = False
+        if self._attempts.get(epoch) is current:  # it may have begun again meanwhile
+            del self._attempts[epoch]
 
     async def abort(self, epoch: Epoch) -> None:
         """Discard what the attempt wrote."""
-        attempt = self._attempts.pop(epoch, None)
-        if attempt is not None:
-            await self._discard(epoch, attempt)
+        current = self._attempts.pop(epoch, None)
+        if current is not None:
+            await self._discard(epoch, current.attempt)
+
+    def leave_to_parent(self) -> list[object]:
+        """Forget the attempts, in a forked child: its parent goes on with them."""
+        attempts, self._attempts = self._attempts, {}
+        return [*attempts.values()]
 
     @abstractmethod
     async def is_committed(self, epoch: Epoch) -> bool:
@@ -77,11 +109,15 @@ class StagingEpochSink(ABC, Generic[T, A]):
     async def _discard(self, epoch: Epoch, attempt: A) -> None:
         """Remove the place and what is in it."""
 
-    def _attempt(self, epoch: Epoch) -> A:
+    def _current(self, epoch: Epoch) -> _Open[A]:
         if epoch not in self._attempts:
             msg = f"{epoch} is not open: `begin` comes first, once for each attempt"
             raise BatchQueueError(msg)
-        return self._attempts[epoch]
+        current = self._attempts[epoch]
+        if current.is_in_commit:
+            msg = f"{epoch} is in a `commit` that has not returned"
+            raise BatchQueueError(msg)
+        return current
 
 
 @dataclass(slots=True)

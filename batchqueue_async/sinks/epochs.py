@@ -72,7 +72,7 @@ class EpochSink(Protocol[T]):
       the attempt's `commit` raise.
 
     All methods are called on one event loop. `write` may be called several times at
-    once.
+    once; `commit`, when all of them have returned.
     """
 
     async def begin(self, epoch: Epoch, /) -> None:

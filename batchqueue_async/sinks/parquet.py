@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,8 @@ class _Attempt:
 
     run: str
     file: StagedFile
+    # A commit that was cancelled leaves its thread at work, and the next one waits.
+    publishing: threading.Lock
     failure: BaseException | None = None
 
     def refuse_broken(self) -> None:
@@ -119,7 +122,8 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             self._directory.clear(epoch)
             run = uuid4().hex
             self._directory.begin_run(epoch, run)
-            return _Attempt(run, self._directory.new_file(epoch, run, "part-0"))
+            file = self._directory.new_file(epoch, run, "part-0")
+            return _Attempt(run, file, threading.Lock())
 
         return await to_thread.run_sync(start)
 
@@ -151,7 +155,11 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             part = Part("part-0.parquet", file.path, file.rows)
             self._directory.publish(epoch, [part] if file.has_columns else [])
 
-        await to_thread.run_sync(publish)
+        def publish_once() -> None:
+            with attempt.publishing:
+                publish()
+
+        await to_thread.run_sync(publish_once)
 
     async def _discard(self, epoch: Epoch, attempt: _Attempt) -> None:
         def discard() -> None:

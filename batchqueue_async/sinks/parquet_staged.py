@@ -13,6 +13,7 @@ from batchqueue_async._validation import require_int
 from ._parquet import ParquetDirectory, Part, StagedFile, force_to_disk
 from .checks import FromOptions
 from .epochs import Epoch
+from .forks import watch_forks
 from .rows import require_batches
 from .staged import Attempt, Token, rows_of
 
@@ -68,6 +69,12 @@ class ParquetStagedSink(FromOptions):
         self.target: str = f"directory {Path(directory)}"
         self._directory = ParquetDirectory(directory, "_staged", row_group, compression)
         self._open: dict[str, StagedFile] = {}
+        watch_forks(self)
+
+    def leave_to_parent(self) -> list[object]:
+        """Forget the attempts, in a forked child: its parent goes on with them."""
+        attempts, self._open = self._open, {}
+        return [*attempts.values()]
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Make the run's folder: once it is gone, so is the run."""

@@ -17,6 +17,7 @@ from ._postgres.staged_rows import StagedRows, mark_of
 from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
 from .epochs import Epoch
+from .forks import watch_forks
 from .names import matched
 from .rows import require_batches, selected
 from .staged import (
@@ -116,6 +117,12 @@ class PostgresStagedSink(FromOptions):
         self._fences = Fences(PUBLISHED)
         self._connections = Connections(url, timeout, statement_timeout, self._prepare)
         self._open: dict[str, _Open] = {}
+        watch_forks(self)
+
+    def leave_to_parent(self) -> list[object]:
+        """Forget the attempts, in a forked child: its parent goes on with them."""
+        attempts, self._open = self._open, {}
+        return [*attempts.values()]
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""

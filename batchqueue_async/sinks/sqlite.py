@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._validation import require_at_least
 
@@ -22,6 +23,7 @@ from .names import quoted
 from .rows import Row, RowReader, plain_rows
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
@@ -48,8 +50,9 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
     sorts like it if it is a date. A row with a NaN, of which SQLite would make NULL
     without a word, is refused, unless `nan_as_null` says that this is wanted; so is a
     text like "00501" for a column of a type that SQLite doesn't know, such as STRING,
-    of which it would make the number 501. Blocking calls run in threads, one at a time.
-    Close it with `close`, as a queue does with its `EpochWriter`.
+    of which it would make the number 501. Foreign keys are not enforced, as on each of
+    SQLite's connections that doesn't ask for it. Blocking calls run in threads, one at
+    a time. Close it with `close`, as a queue does with its `EpochWriter`.
 
     Args:
         path: The file.
@@ -138,7 +141,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
                 return len(rows)
             raise values.refused(rows)
 
-        attempt.acknowledged[number] = await self._file.run(insert)
+        attempt.acknowledged[number] = await self._run(attempt, insert)
 
     async def _publish(self, epoch: Epoch, attempt: Writes) -> None:
         columns = ", ".join(self._columns)
@@ -158,7 +161,20 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
             database.execute("COMMIT")
             _drop(database, attempt)
 
-        await self._file.run(publish)
+        await self._run(attempt, publish)
+
+    async def _run(self, attempt: Writes, work: Callable[[sqlite3.Connection], R]) -> R:
+        try:
+            return await self._file.run(work)
+        except sqlite3.OperationalError as error:
+            if f"no such table: temp.{attempt.table}" not in str(error):
+                raise
+        msg = (
+            "what was written of this epoch is gone: since its `begin` the file was"
+            " replaced, or away, or the sink was closed, or the epoch has ended: start"
+            " again, with `begin`"
+        )
+        raise BatchQueueError(msg)
 
     async def _discard(self, epoch: Epoch, attempt: Writes) -> None:
         await self._file.run(lambda database: _drop(database, attempt))

@@ -18,6 +18,7 @@ from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
 from .checks import FromOptions, require_name
 from .epochs import Epoch
+from .forks import watch_forks
 from .names import matched
 from .rows import plain_rows, require_batches, selected
 from .staged import (
@@ -63,7 +64,8 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
     `batchqueue_attempts` and the fences are made when they are missing. Values become
     what SQLite takes, as in `SqliteEpochSink`: timestamps are whole microseconds since
     1970 (UTC), dates and decimals texts; a row with a NaN is refused, unless
-    `nan_as_null` says that NULL is wanted in its place.
+    `nan_as_null` says that NULL is wanted in its place. Foreign keys are not enforced,
+    either.
 
     Args:
         file: The file.
@@ -97,6 +99,12 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         self._nan_as_null = nan_as_null
         self._file = SqliteFile(Path(file), timeout, fences)
         self._open: dict[str, _Open] = {}
+        watch_forks(self)
+
+    def leave_to_parent(self) -> list[object]:
+        """Forget the attempts, in a forked child: its parent goes on with them."""
+        attempts, self._open = self._open, {}
+        return [*attempts.values()]
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""

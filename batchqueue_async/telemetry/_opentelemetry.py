@@ -122,9 +122,18 @@ class Instrumentation:
             return
         self._heard.add(queue)
         listeners = parts_of(queue).handlers.settings.listeners
-        listener = _Recorder(queue.name, *self._observed.record)
-        listeners.append(listener)
-        self._endings.append(partial(listeners.remove, listener))
+        record = self._observed.record
+        with _finding:
+            found = [
+                each
+                for each in listeners
+                if isinstance(each, _Recorder) and each.record == record
+            ]
+            recorder = found[0] if found else _Recorder(queue.name, record)
+            recorder.users += 1
+            if not found:
+                listeners.append(recorder)
+        self._endings.append(partial(_leave, listeners, recorder))
 
 
 class _Observed:
@@ -214,13 +223,15 @@ def _meter_of(provider: MeterProvider) -> Meter:
 
 
 class _Recorder:
-    """Records each batch of one queue, on its loop."""
+    """Records each batch of one queue, on its loop.
 
-    def __init__(
-        self, queue: str, size: Callable[..., None], seconds: Callable[..., None]
-    ) -> None:
-        self._size = size
-        self._seconds = seconds
+    One for each provider, however often the queue was instrumented there.
+    """
+
+    def __init__(self, queue: str, record: tuple[Callable[..., None], ...]) -> None:
+        self.record = record
+        self.users = 0
+        self._size, self._seconds = record
         self._of = cache(
             lambda handler: {
                 "batchqueue.queue": queue,
@@ -233,3 +244,10 @@ class _Recorder:
 
     def called(self, handler: str, seconds: float) -> None:
         self._seconds(seconds, self._of(handler))
+
+
+def _leave(listeners: list[Any], recorder: _Recorder) -> None:
+    with _finding:
+        recorder.users -= 1
+        if not recorder.users:
+            listeners.remove(recorder)

@@ -171,6 +171,25 @@ async def test_queues_that_are_instrumented_one_by_one_are_all_observed() -> Non
             assert collected.value("items.accepted", queue="two") == 2
 
 
+@pytest.mark.real_time
+async def test_a_queue_that_is_instrumented_twice_records_each_batch_once() -> None:
+    collected = Collected()
+    config = BatchQueueConfig[int](consumer=lambda _: None, measure_handlers=True)
+    async with BatchQueue("one", config) as one, BatchQueue("two", config) as two:
+
+        async def count() -> int:
+            await one.produce(1)
+            await one.flush()
+            return sum(each.count for each in collected.points("handler.batch_size"))
+
+        first = instrument(one, meter_provider=collected.provider)
+        with instrument([one, two], meter_provider=collected.provider):
+            assert await count() == 1
+            first.close()
+            assert await count() == 2, "the other one goes on"
+        assert await count() == 2
+
+
 BEFORE_AND_AFTER = """
 import asyncio
 from batchqueue_async import BatchQueue, BatchQueueConfig

@@ -20,6 +20,7 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import require_int, require_positive
 
 from ..checks import require_url
+from ..forks import watch_forks
 from .copying import copying
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Connections:
         # Each with the loop's time at which it was given back.
         self._idle: list[tuple[Connection, float]] = []
         self._taken: list[Connection] = []
+        watch_forks(self)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
@@ -255,6 +257,17 @@ class Connections:
         self._taken.clear()
         self._is_prepared = False
         self._is_free = True
+
+    def leave_to_parent(self) -> list[object]:
+        """Forget the connections: to end one stops the parent's loop listening to it.
+
+        The two loops share what they wait with, such as epoll's table.
+        """
+        connections = [*(each for each, _ in self._idle), *self._taken]
+        self._idle, self._taken = [], []
+        loop, self._loop = self._loop, None
+        self._is_prepared, self._is_free = False, True
+        return [*connections, loop]
 
     def _move_to_loop(self) -> None:
         """Let go of what was made on a loop that ended without `close`.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -13,14 +11,11 @@ from typing import TypeVar
 from anyio import to_thread
 
 from ..epochs import Epoch
+from ..forks import watch_forks
 from ..names import as_sql_reads
 from .fences import SqliteFences, first_value
 
 R = TypeVar("R")
-
-_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
-# In a forked child. Closing them would undo what the parent has open.
-_of_parent: list[sqlite3.Connection] = []
 
 
 class SqliteFile:
@@ -37,7 +32,7 @@ class SqliteFile:
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None
         self._lock = threading.Lock()
-        _files.add(self)
+        watch_forks(self)
 
     async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
         """Return what `work` returns; a transaction that it leaves open is undone.
@@ -58,15 +53,14 @@ class SqliteFile:
         """Close the connection; the next call opens another."""
         await to_thread.run_sync(self._close)
 
-    def leave_to_parent(self) -> None:
-        """Forget the connection, in a forked child.
+    def leave_to_parent(self) -> list[object]:
+        """Forget the connection.
 
         Both would write into the one file in which its temporary tables are.
         """
         self._lock = threading.Lock()  # a thread of the parent's may have taken it
-        if self._connection is not None:
-            _of_parent.append(self._connection)
-            self._connection = None
+        connection, self._connection = self._connection, None
+        return [connection]
 
     def _run_here(self, work: Callable[[sqlite3.Connection], R]) -> R:
         with self._lock:
@@ -144,12 +138,3 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
     # The path is told, since it may be another file than was meant.
     msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)
-
-
-def _leave_to_parent() -> None:
-    for file in _files:
-        file.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_leave_to_parent)

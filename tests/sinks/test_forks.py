@@ -1,0 +1,111 @@
+"""Attempts that are open as a process forks: its child closes the sink, too."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+]
+
+PROGRAM = """
+import asyncio, os, sqlite3, sys
+import asyncpg
+import pyarrow as pa
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks.staged import Attempt
+
+kind, place = sys.argv[1:]
+
+OURS = Epoch("q", 0)
+ATTEMPT = Attempt(OURS, "run", 0, "a")
+TABLE = kind.replace(" ", "_")
+ROWS = [pa.RecordBatch.from_pydict({"id": [1, 2, 3]})]
+if "sqlite" in kind:
+    with sqlite3.connect(place) as database:
+        database.execute(f"CREATE TABLE {TABLE} (id INTEGER)")
+    database.close()
+if kind == "parquet":
+    from batchqueue_async.sinks.parquet import ParquetEpochSink
+    sink = ParquetEpochSink(place, row_group=2)
+if kind == "postgres":
+    from batchqueue_async.sinks.postgres import PostgresEpochSink
+    sink = PostgresEpochSink(place, TABLE, ["id"], statement_timeout=10)
+if kind == "staged parquet":
+    from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
+    sink = ParquetStagedSink(place, row_group=2)
+if kind == "staged sqlite":
+    from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
+    sink = SqliteStagedSink(place, TABLE)
+if kind == "staged postgres":
+    from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+    sink = PostgresStagedSink(place, TABLE, statement_timeout=10)
+is_staged = kind.startswith("staged")
+
+async def write():
+    await (sink.stage(ATTEMPT, ROWS) if is_staged else sink.write(OURS, ROWS))
+
+async def leave():
+    if hasattr(sink, "close"):
+        await sink.close()
+    await (sink.abandon(ATTEMPT) if is_staged else sink.abort(OURS))
+
+async def create_table():
+    connection = await asyncpg.connect(place)
+    await connection.execute(f"CREATE TABLE {TABLE} (id BIGINT)")
+    await connection.close()
+
+async def main():
+    if "postgres" in kind:
+        await create_table()
+    if not is_staged:
+        await sink.begin(OURS)
+    await write()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            asyncio.run(leave())
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    status = os.waitstatus_to_exitcode(status)
+    await write()
+    if is_staged:
+        print((await sink.seal(ATTEMPT)).rows)
+    else:
+        await sink.commit(OURS)
+        print(6 if await sink.is_committed(OURS) else 0)
+    await leave()
+    sys.exit(status)
+
+asyncio.run(main())
+"""
+
+
+def _run(*arguments: str) -> Sequence[object]:
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["parquet", "staged parquet", "staged sqlite"])
+def test_a_child_that_leaves_takes_nothing_of_its_parent(
+    tmp_path: Path, kind: str
+) -> None:
+    assert _run(kind, str(tmp_path / "place")) == (0, "6\n", "")
+
+
+@pytest.mark.parametrize("kind", ["postgres", "staged postgres"])
+def test_a_parent_hears_from_its_server_after_a_child_has_left(
+    postgres_dsn: str, kind: str
+) -> None:
+    assert _run(kind, postgres_dsn) == (0, "6\n", "")
