@@ -50,8 +50,7 @@ class Merging(Generic[T]):
     too; the log says how much, and `stats().not_closed` names this handler.
 
     Register it for one type, or for several whose keys differ. Several drain tasks may
-    enter it at once; `then` is called by one at a time, so that of each key the newer
-    comes after the older.
+    enter it at once.
 
     Args:
         key: Of an item; items with equal keys are merged.
@@ -97,8 +96,6 @@ class Merging(Generic[T]):
         # In loop time: when the oldest held item came, and when `then` may be tried.
         self._since = self._try_at = 0.0
         self._is_failing = False
-        # Two calls of `then` at a time could end with the older one of a key.
-        self._handing_on = asyncio.Lock()
 
     @property
     def held(self) -> int:
@@ -110,11 +107,7 @@ class Merging(Generic[T]):
         if self._is_full:
             # Whatever it raises fails this batch, which is not merged.
             await self._hand_on()
-        elif (
-            self._every is not None
-            and not self._handing_on.locked()
-            and self._is_due(self._every)
-        ):
+        elif self._every is not None and self._is_due(self._every):
             try:
                 await self._hand_on()
             except Exception as error:  # noqa: BLE001 - held, and tried again
@@ -123,10 +116,7 @@ class Merging(Generic[T]):
 
     async def on_idle(self) -> None:
         """Hand on what is due, or all if there is no `every`."""
-        # Another drain task that is at it need not be waited for: a pause comes again.
-        if not self._handing_on.locked() and (
-            self._is_full or self._is_due(self._every or 0.0)
-        ):
+        if self._is_full or self._is_due(self._every or 0.0):
             await self._hand_on()
 
     async def on_flush(self) -> None:
@@ -172,10 +162,6 @@ class Merging(Generic[T]):
         held.update(merged)
 
     async def _hand_on(self) -> None:
-        async with self._handing_on:
-            await self._hand_on_alone()
-
-    async def _hand_on_alone(self) -> None:
         # Other drain tasks may merge meanwhile.
         handed, self._held = self._held, {}
         since = self._since

@@ -269,30 +269,6 @@ async def test_several_drain_tasks_may_enter_it() -> None:
     assert sum(then.total.values()) == stats.handled == 300 - stats.failed
 
 
-async def test_of_each_key_the_newer_is_handed_on_after_the_older() -> None:
-    """As where batches of two types, which it is registered for, come at a time."""
-    then = Down()
-    latest = Merging[Count](
-        key=itemgetter(0), merge=lambda _, new: new, then=then, at_most=2
-    )
-    await latest.consume([A, B])
-    then.gate.clear()
-    older = asyncio.ensure_future(latest.consume([("c", 1)]))
-    await asyncio.sleep(1)
-    await latest.consume([("b", 2), ("d", 2)])
-    newer = asyncio.ensure_future(latest.consume([("e", 2)]))
-    await asyncio.sleep(1)
-    assert then.calls == 1, "one at a time"
-
-    then.gate.set()
-    await asyncio.gather(older, newer)
-    await latest.on_flush()
-    assert [item for batch in then.batches for item in batch if item[0] == "b"] == [
-        B,
-        ("b", 2),
-    ]
-
-
 async def test_a_merge_that_raises_for_what_was_kept_loses_nothing() -> None:
     """Of several drain tasks one has merged more while `then` was being refused."""
     then = Down(is_down=True)
