@@ -94,12 +94,13 @@ class ThreadTally(Tally):
 class ThreadIngress(LoopWaker[T]):
     """One queue's way in for other threads; all its bridges share it."""
 
+    guard: Guard
+
     chunk_length = LENGTH
     """How many items of a long iterable are placed together."""
 
     def __init__(self, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self.guard = Guard()
+        super().__init__(loop, Guard())
         self.parts = parts
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
         parts.layout.open_to_threads(self.guard)

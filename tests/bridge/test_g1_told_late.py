@@ -14,7 +14,6 @@ from batchqueue_async._engine.draining.linger_and_nap import Nap
 from batchqueue_async._engine.partitions.key_buffer import KeyBuffer
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
-from batchqueue_async._loop_time import LoopTurn
 from batchqueue_async._threads.guard import Guard
 from tests.engine.until import until
 
@@ -75,9 +74,6 @@ async def test_what_comes_as_the_owner_has_looked_is_told_of(
             if handled == [b"early"]:
                 late.come()
 
-        # On a busy machine the turn may be over before the early item is handled, and
-        # nobody would be told of it any more.
-        monkeypatch.setattr(LoopTurn, "is_over", lambda _: False)
         monkeypatch.setattr(kind, "must_tell", look_late)
         monkeypatch.setattr(Nap, "notify", notify_and_go_on)
         owner = queue._parts.partitions[0].owner

@@ -115,9 +115,8 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        if self._parts.ownership.version != self._seen:
-            self._owned_now()
-        return [each for each in self._owned if each.items and each.pausing is None]
+        owned = self._owned_now()
+        return [each for each in owned if each.items and each.pausing is None]
 
     def arrival_ends_nap(
         self, partition: Partition[T], since: float, now: float

@@ -130,7 +130,7 @@ class Layout:
         added = [_new_partition(parts, index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
-                partition.open_to_threads(parts.partitions[0].guard)
+                partition.open_to_threads(parts.ingress.guard)
             parts.batch_terms.apply_to(partition)
         try:
             parts.partitions.extend(added)

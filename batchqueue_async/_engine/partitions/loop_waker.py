@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._policies.errors import with_accepted
 
@@ -28,8 +29,11 @@ _STACK_TO_TELL_IN_DEBUG_MODE = 24
 class LoopWaker(Generic[T]):
     """Wakes one loop, once for all that comes before it looks."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, guard: AbstractContextManager[Any]
+    ) -> None:
         self.loop = loop
+        self.guard = guard
         self._news: list[Partition[T]] = []
         self._is_posted = False
 
@@ -63,17 +67,19 @@ class LoopWaker(Generic[T]):
 
     def post(self, partition: Partition[T]) -> None:
         """Tell the loop; it is woken once, however much comes before it looks."""
-        # First the news, then the look whether the loop is on its way to it. It does
-        # both the other way round, so it needs no guard.
-        self._news.append(partition)
-        if self._is_posted:
-            return
-        self._is_posted = True
+        calls = False
         try:
-            self._wake_loop()
+            with self.guard:
+                self._news.append(partition)
+                if not self._is_posted:
+                    calls = self._is_posted = True
+            # After the guard is released: the system call lets other threads run.
+            if calls:
+                self._wake_loop()
         except BaseException:
             # After a Ctrl-C in between, the next one to post wakes the loop.
-            self._is_posted = False
+            if calls:
+                self._is_posted = False
             raise
 
     def _wake_loop(self) -> None:
