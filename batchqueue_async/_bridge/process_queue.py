@@ -104,7 +104,7 @@ class _Registry:
     ) -> _Opened | None:
         """Take what was opened last, of those wanted, to be closed.
 
-        Then, once each, what others have taken that has not ended yet.
+        Then, once each and for no handler, what others have taken that has not ended.
         """
         with self.lock:
             locks = list(self._own_locks.items())
@@ -113,10 +113,11 @@ class _Registry:
                 with own:  # waits while it is being opened
                     pass
         with self.lock:
-            every = [*self._ending.values(), *self.opened.values()]
+            # A handler waits for nobody else's: two of them would wait for each other.
+            ending = [] if current_call() else [*self._ending.values()]
             left = [
                 each
-                for each in every
+                for each in [*ending, *self.opened.values()]
                 if (wanted is None or each.open_queue in wanted) and each not in taken
             ]
             if not left:
@@ -205,7 +206,7 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
     made with another `shutdown_timeout`; what is left then is logged and passed to
     `on_error`. So it does with what another call closes meanwhile, or has begun to. In
     a forked child the parent's queues aren't touched. A handler of such a queue, on a
-    thread, only begins to close that one.
+    thread, only begins to close that one, and waits for no other call's.
 
     Args:
         open_queues: Those whose queues are closed; None for all.

@@ -17,6 +17,7 @@ from tests.bridge.background import PATIENCE, answers, in_background, wait_until
 
 handled: list[int] = []
 gate = threading.Event()
+closed_by_handler = threading.Event()
 
 
 def take(batch: list[int]) -> None:
@@ -29,6 +30,12 @@ def close_and_take(batch: list[int]) -> None:
     take(batch)
 
 
+def take_and_close(batch: list[int]) -> None:
+    take(batch)
+    close_process_queues()
+    closed_by_handler.set()
+
+
 def open_gated(loop_thread: LoopThread) -> SyncBatchQueue[int]:
     return loop_thread.open("gated", BatchQueueConfig(consumer=in_thread(take)))
 
@@ -36,6 +43,11 @@ def open_gated(loop_thread: LoopThread) -> SyncBatchQueue[int]:
 def open_closing(loop_thread: LoopThread) -> SyncBatchQueue[int]:
     config = BatchQueueConfig(consumer=in_thread(close_and_take))
     return loop_thread.open("closing", config)
+
+
+def open_closing_late(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+    config = BatchQueueConfig(consumer=in_thread(take_and_close))
+    return loop_thread.open("late", config)
 
 
 class Struck(LoopThread):
@@ -54,6 +66,7 @@ class Struck(LoopThread):
 def _closed() -> Iterator[None]:
     handled.clear()
     gate.clear()
+    closed_by_handler.clear()
     yield
     gate.set()
     close_process_queues()
@@ -83,6 +96,16 @@ def test_a_call_waits_for_what_a_handler_has_begun_to_close() -> None:
     queue.produce(1)
     wait_until(lambda: not queue.is_running)
     assert_waits()
+
+
+def test_two_handlers_do_not_wait_for_each_other() -> None:
+    late = process_queue(open_closing_late)
+    late.produce(1)
+    process_queue(open_closing).produce(2)
+    # The other one's handler closes both, and waits for the end of this one.
+    wait_until(lambda: not late.is_running)
+    gate.set()
+    assert closed_by_handler.wait(PATIENCE / 2)
 
 
 def test_a_call_waits_for_what_an_interrupted_one_has_left() -> None:
