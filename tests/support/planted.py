@@ -233,9 +233,9 @@ _plant("owner none", Ownership, "restore")(_nothing)
 
 
 @_plant("growth forgets owners", Ownership, "grow")
-def _grow_from_scratch(original: Method, self: Ownership) -> None:
+def _grow_from_scratch(original: Method, self: Ownership, _first: int) -> None:
     self._owners = []
-    original(self)
+    original(self, 0)
 
 
 @_plant("handoff without a fence", DrainTask, "cycle_end")
