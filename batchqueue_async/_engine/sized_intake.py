@@ -11,7 +11,6 @@ from batchqueue_async._engine.partitions.byte_budget import (
     ByteBudget,
     Measured,
     measured,
-    one_measured,
 )
 from batchqueue_async._engine.partitions.chunk_by_partition import Placement, Run
 from batchqueue_async._engine.partitions.partition import Partition
@@ -37,8 +36,11 @@ class SizedIntake(Intake):
         return SIZED_LENGTH
 
     def try_put(self, item: object) -> Run | None:
-        partition = self._sole or self._placement.partition_of(item)
-        chunk = one_measured(item, self._budget.measure)
+        partition: Any = self._sole or self._placement.partition_of(item)
+        size = self._budget.measure(item)
+        if partition.put_at_once((item,), (size,)):
+            return None
+        chunk = Measured((item,), (size,))
         return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
 
     def offer(self, item: object) -> Offer:
@@ -64,9 +66,11 @@ class SizedIntake(Intake):
 
     def _place(self, chunk: Sequence[Any], placed: Tally) -> list[Run]:
         rest: list[Run] = []
-        for partition, run in measured_runs(
-            cast("Measured[Any]", chunk), self._placement
-        ):
+        known = cast("Measured[Any]", chunk)
+        for each, run in measured_runs(known, self._placement):
+            partition = cast("SizedPartition[Any]", each)
+            if partition.put_at_once(run, run.sizes, placed):
+                continue
             count = self._offer(partition, run, placed)
             if count < len(run):
                 rest.append((partition, run[count:]))

@@ -81,13 +81,15 @@ def measured(
 
     Items before the error are accepted, as if their iterable had raised midway.
     """
-    known: Measured[T] = Measured()
+    items, sizes = [*chunk], list[Exact]()
+    error: Exception | None = None
     try:
-        for item in chunk:
-            known.add(item, measure(item))
-    except Exception as error:  # noqa: BLE001 - for the caller to raise
-        return known, error
-    return known, None
+        for item in items:
+            sizes.append(measure(item))
+    except Exception as raised:  # noqa: BLE001 - for the caller to raise
+        error = raised
+        del items[len(sizes) :]
+    return Measured(items, sizes), error
 
 
 def one_measured(item: T, measure: Measure) -> Measured[T]:
@@ -180,6 +182,15 @@ class ByteBudget:
             return True
         first = self.first
         return first is None or first is partition
+
+    def has_room_at_once(self, size: Exact) -> bool:
+        """Whether an item fits in, and no other one had to wait for room."""
+        if self.is_short or self._line:
+            return False
+        used = self.waiting + self.reserved
+        if self.in_hands > self._uncounted:
+            used += self.surplus
+        return used + size <= self.capacity
 
     def stand_in_line(self, partition: SizedPartition[Any]) -> None:
         """Put the partition's next producer in line, if it lacks nothing but room."""
