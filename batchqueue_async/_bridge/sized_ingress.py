@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
 from batchqueue_async._chunks import SIZED_LENGTH
 from batchqueue_async._engine.partitions.byte_budget import (
     ByteBudget,
-    Measured,
     measured,
     one_measured,
 )
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.sized_intake import measured_runs
 
@@ -53,9 +51,6 @@ class SizedIngress(ThreadIngress[T]):
         if isinstance(run, tuple):
             # `put_one` passes its item on unmeasured, in a tuple.
             run = one_measured(run[0], self._budget.measure)
-        known, sized = cast("Measured[T]", run), cast("SizedPartition[T]", partition)
-        if sized.put_at_once(known, known.sizes, tally):
-            return len(run)
         placed = super()._put_run(partition, run, tally)
         if placed < len(run):
             # Wake the drain task: items that linger take the room that was missing.

@@ -90,7 +90,8 @@ class Intake:
                     raise
                 return None
         if partition.line.head is None:
-            if partition.is_open_to_threads and partition.append(item):
+            may_append = partition.is_open_to_threads or partition.is_told_once
+            if may_append and partition.append(item):
                 return None
             if self._try_offer(partition, item):
                 return None
@@ -103,7 +104,7 @@ class Intake:
             self.refuse((item,))
             return Offer.CLOSED
         partition = self._sole or self._placement.partition_of(item)
-        if partition.append(item) or waker.put(partition, (item,)):
+        if partition.append(item) or waker.put(partition, partition.chunk_of(item)):
             return Offer.ACCEPTED
         partition.reject(1)
         # It never opens again: if it was closed at the refusal, it still is.

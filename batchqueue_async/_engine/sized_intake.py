@@ -11,6 +11,7 @@ from batchqueue_async._engine.partitions.byte_budget import (
     ByteBudget,
     Measured,
     measured,
+    one_measured,
 )
 from batchqueue_async._engine.partitions.chunk_by_partition import Placement, Run
 from batchqueue_async._engine.partitions.partition import Partition
@@ -36,12 +37,11 @@ class SizedIntake(Intake):
         return SIZED_LENGTH
 
     def try_put(self, item: object) -> Run | None:
-        partition: Any = self._sole or self._placement.partition_of(item)
-        size = self._budget.measure(item)
-        if partition.put_at_once((item,), (size,)):
+        partition = self._sole or self._placement.partition_of(item)
+        chunk = one_measured(item, self._budget.measure)
+        if partition.accept_at_once(chunk) or self._offer(partition, chunk, Tally()):
             return None
-        chunk = Measured((item,), (size,))
-        return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
+        return partition, chunk
 
     def offer(self, item: object) -> Offer:
         answer = super().offer(item)
@@ -67,9 +67,8 @@ class SizedIntake(Intake):
     def _place(self, chunk: Sequence[Any], placed: Tally) -> list[Run]:
         rest: list[Run] = []
         known = cast("Measured[Any]", chunk)
-        for each, run in measured_runs(known, self._placement):
-            partition = cast("SizedPartition[Any]", each)
-            if partition.put_at_once(run, run.sizes, placed):
+        for partition, run in measured_runs(known, self._placement):
+            if partition.accept_at_once(run, placed):
                 continue
             count = self._offer(partition, run, placed)
             if count < len(run):

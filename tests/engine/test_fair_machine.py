@@ -100,7 +100,7 @@ class FairMachine(QueueMachine):
         (partition,) = self.queue._parts.partitions
         waiting = self.queue.stats().waiting
         assert bool(partition.items) == bool(waiting)
-        assert partition._ready == waiting  # type: ignore[attr-defined]
+        assert partition.ready == waiting  # type: ignore[attr-defined]
 
 
 class FairDropNewestMachine(FairMachine):

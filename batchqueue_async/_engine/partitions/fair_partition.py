@@ -39,9 +39,9 @@ class FairPartition(Partition[T]):
         "_oldest",
         "_on_drop",
         "_paused",
-        "_ready",
         "_ring",
         "_units",
+        "ready",
     )
 
     accounts: SharedAccounts
@@ -61,7 +61,7 @@ class FairPartition(Partition[T]):
         self._ring = DeficitRoundRobin(selector.quantum)
         self._paused: dict[KeyBuffer[T], None] = {}
         # How many items wait in buffers that are not paused.
-        self._ready = 0
+        self.ready = 0
         super().__init__(index, buffer_size, due_size)
         self.accounts = SharedAccounts()
         self._units = selector.units_of
@@ -130,7 +130,7 @@ class FairPartition(Partition[T]):
 
     def count_ready(self) -> int:
         """Return how many items wait that are not held back."""
-        return self._ready
+        return self.ready
 
     def expect(self, buffer: KeyBuffer[T]) -> None:
         """A buffer is about to get items."""
@@ -140,7 +140,7 @@ class FairPartition(Partition[T]):
     def note(self, buffer: KeyBuffer[T]) -> None:
         """Count a buffer anew after a change; what one call missed, the next counts."""
         ready = 0 if buffer.pausing is not None else len(buffer.items)
-        self._ready += ready - buffer.ready
+        self.ready += ready - buffer.ready
         buffer.ready = ready
         if ready:
             self._ring.add(buffer)
@@ -148,7 +148,7 @@ class FairPartition(Partition[T]):
             self._ring.discard(buffer)
             if not self._ring:
                 # Corrects a count that Ctrl-C has cut short.
-                self._ready = 0
+                self.ready = 0
 
     def pausing_changed(self, buffer: KeyBuffer[T]) -> None:
         """A buffer was paused, or is not any more."""
@@ -170,7 +170,7 @@ class FairPartition(Partition[T]):
 
     def is_due(self, coming: int = 0) -> bool:
         return (
-            self._ready + coming >= self.due_size
+            self.ready + coming >= self.due_size
             or self.accounts.watchers is not None
             or self.is_closed
         )
@@ -221,7 +221,7 @@ class FairPartition(Partition[T]):
         self._buffers = WeakValueDictionary()
         self._ring.clear()
         self._paused.clear()
-        self._ready = 0
+        self.ready = 0
         self.accounts = SharedAccounts()
         self.entered = None if self.entered is None else 0
         self._init(self._maxsize)

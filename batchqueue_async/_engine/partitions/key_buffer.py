@@ -22,10 +22,14 @@ from batchqueue_async._engine.partitions.drop_oldest_partition import (
 )
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
-from batchqueue_async._engine.partitions.told_once import ToldOncePartition
+from batchqueue_async._engine.partitions.told_once import (
+    ToldOncePartition,
+    take_back,
+)
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.fair_partition import FairPartition
+    from batchqueue_async._engine.partitions.wait_for_room import Tally
 
 
 class KeyAccounts(Accounts):
@@ -186,6 +190,40 @@ class KeyBuffer(ToldOncePartition[T]):
 
     def reject(self, count: int, *, closed: bool = False) -> None:
         self.home.reject(count, closed=closed or self.is_closed)
+
+    def append(self, item: T) -> bool:
+        return self.accept_at_once((item,))
+
+    def _put_between_edges(self, chunk: Sequence[T], tally: Tally | None) -> bool:
+        if self.is_changing:
+            return False
+        self.is_changing = True
+        try:
+            items: Any = self.items
+            home, count, more = self.home, len(items), len(chunk)
+            if (
+                not self._is_between_edges(more)
+                or self._pausing is not None
+                or home.entered is not None
+                or home.ready < home.due_size <= home.ready + more
+                # See `_append`.
+                or (type(items) is list and count + more > _LONGEST_LIST)
+            ):
+                return False
+            # No call from here on: all of this is done, or nothing. It has items, so it
+            # is in the ring.
+            try:
+                items += chunk
+            except MemoryError:
+                take_back(items, count)
+                raise
+            self.ready += more
+            home.ready += more
+            if tally is not None:
+                tally.count += more
+        finally:
+            self.is_changing = False
+        return True
 
     def _append(self, chunk: Sequence[T]) -> None:
         # Before the items are in: in the ring, an empty buffer does no harm; out of the

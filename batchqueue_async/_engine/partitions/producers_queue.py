@@ -33,6 +33,9 @@ class ProducersQueue(asyncio.Queue[T]):
     serves_on_loop = True
     """Whether items of producers that wait on the loop are placed for them."""
 
+    is_told_once = False
+    """Whether it looks at each item, and `accept_at_once` says when nobody is told."""
+
     items: list[T] | deque[T]
     index: int
     line: WaitingLine
@@ -103,7 +106,7 @@ class ProducersQueue(asyncio.Queue[T]):
             asyncio.QueueFull: There is no room, or it is closed.
         """
         self.notify(1)
-        if not self.offer(self._chunk_of(item)):
+        if not self.offer(self.chunk_of(item)):
             raise asyncio.QueueFull
 
     async def put(self, item: T) -> None:
@@ -115,12 +118,13 @@ class ProducersQueue(asyncio.Queue[T]):
         placed = Tally()
         loop = asyncio.get_running_loop()
         partition: Any = self
-        await put_in_turn(partition, self._chunk_of(item), placed, loop)
+        await put_in_turn(partition, self.chunk_of(item), placed, loop)
         if not placed.count:
             msg = f"partition {self.index} is closed"
             raise BatchQueueError(msg)
 
-    def _chunk_of(self, item: T) -> Sequence[T]:
+    def chunk_of(self, item: T) -> Sequence[T]:
+        """Return an item as what `offer` takes."""
         return (item,)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:

@@ -28,10 +28,12 @@ from batchqueue_async._engine.partitions.drop_oldest_partition import (
     RollingPartition,
 )
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK
-from batchqueue_async._engine.partitions.told_once import ToldOncePartition
+from batchqueue_async._engine.partitions.told_once import (
+    ToldOncePartition,
+    take_back,
+)
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.partitions.waiting_line import Waiter
-from batchqueue_async._policies.errors import with_accepted
 from batchqueue_async._policies.sizing import Exact
 
 T = TypeVar("T")
@@ -94,45 +96,27 @@ class SizedPartition(ToldOncePartition[T]):
         """Have its drain task look whether a batch is due."""
         super()._tell(0, may_run=False)
 
-    def put_at_once(
-        self, chunk: Sequence[T], sizes: Sequence[Exact], tally: Tally | None = None
-    ) -> bool:
-        """Accept a short chunk that meets no edge: as `offer`, but quick.
-
-        Returns whether it is in, all of it. Nobody need be told of it then.
-        """
-        if not self.is_open_to_threads:
-            return self._put_between_edges(chunk, sizes, tally)
-        is_in = False
-        try:
-            with self.guard:
-                is_in = self._put_between_edges(chunk, sizes, tally)
-        except BaseException as error:
-            with_accepted(error, len(chunk) if is_in else 0)
-            raise
-        return is_in
-
-    def _put_between_edges(
-        self, chunk: Sequence[T], its_sizes: Sequence[Exact], tally: Tally | None
-    ) -> bool:
+    def _put_between_edges(self, chunk: Sequence[T], tally: Tally | None) -> bool:
         budget, more = self.budget, len(chunk)
         if self.is_changing or budget.is_changing:
             return False
         self.is_changing = budget.is_changing = True
         try:
+            its_sizes = cast("Measured[T]", chunk).sizes
             size = its_sizes[0] if more == 1 else sum(its_sizes)
-            sizes: Any = self.sizes
-            if not self._is_between_edges(more, size):
+            if not self._is_between_edges(more) or self._is_edge(more, size):
                 return False
             items: Any = self.items
+            sizes: Any = self.sizes
+            count = len(items)
             waiting, waiting_in_all = self.waiting_size + size, budget.waiting + size
             # No call from here on: all of this is done, or nothing.
-            sizes += its_sizes
             try:
+                sizes += its_sizes
                 items += chunk
             except MemoryError:
-                while len(sizes) > len(items):
-                    del sizes[-1]
+                take_back(items, count)
+                take_back(sizes, count)
                 raise
             self.waiting_size, budget.waiting = waiting, waiting_in_all
             if tally is not None:
@@ -141,29 +125,15 @@ class SizedPartition(ToldOncePartition[T]):
             self.is_changing = budget.is_changing = False
         return True
 
-    def _is_between_edges(self, more: int, size: Exact) -> bool:
-        """Whether so many items get in, and the owner knows what it would be told."""
+    def _is_edge(self, more: int, size: Exact) -> bool:
+        """Whether such a chunk makes a batch due, lacks room, or is to be looked at."""
         count, before = len(self.items), self.waiting_size
         return (
-            self.is_known
-            and 0 < count <= self._maxsize - more
-            and not count < self.due_size <= count + more
-            and not before < self.due_bytes <= before + size
-            and more < WORTH_A_LOOK
-            and not self.is_closed
-            and self.line.head is None
-            and self.entered is None
-            and self.budget.has_room_at_once(size)
+            count < self.due_size <= count + more
+            or before < self.due_bytes <= before + size
+            or more >= WORTH_A_LOOK
+            or not self.budget.has_room_at_once(size)
         )
-
-    def offer(self, chunk: Sequence[T], tally: Tally | None = None) -> int:
-        if not isinstance(chunk, Measured):
-            (item,) = chunk
-            size = self.budget.measure(item)
-            if self.put_at_once(chunk, (size,), tally):
-                return 1
-            chunk = Measured(chunk, (size,))
-        return super().offer(chunk, tally)
 
     def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
         with self.guard:
@@ -205,7 +175,7 @@ class SizedPartition(ToldOncePartition[T]):
         self.sizes.clear()
         self.budget.waiting = self.budget.reserved = self.budget.in_hands = 0
 
-    def _chunk_of(self, item: T) -> Measured[T]:
+    def chunk_of(self, item: T) -> Measured[T]:
         return one_measured(item, self.budget.measure)
 
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:

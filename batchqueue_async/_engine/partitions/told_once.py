@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._policies.errors import with_accepted
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.wait_for_room import Tally
 
 T = TypeVar("T")
 
@@ -15,12 +20,51 @@ class ToldOncePartition(Partition[T]):
     To be told of each would set its timer anew, and from a thread wake the loop.
     """
 
+    is_told_once = True
+
     __slots__ = ("is_known",)
 
     def __init__(self, *args: Any) -> None:  # noqa: ANN401 - the base's
         # Whether the owner was told since the last take that something waits.
         self.is_known = False
         super().__init__(*args)
+
+    def accept_at_once(
+        self,
+        chunk: Sequence[T],
+        tally: Tally | None = None,
+        *,
+        is_given: bool = False,
+    ) -> bool:
+        """Accept a chunk that meets no edge, on any thread: nobody need be told of it.
+
+        With `is_given` it is copied all the same.
+        """
+        del is_given
+        if not self.is_open_to_threads:
+            return self._put_between_edges(chunk, tally)
+        is_in = False
+        try:
+            with self.guard:
+                is_in = self._put_between_edges(chunk, tally)
+        except BaseException as error:
+            with_accepted(error, len(chunk) if is_in else 0)
+            raise
+        return is_in
+
+    def _put_between_edges(self, chunk: Sequence[T], tally: Tally | None) -> bool:
+        """Do it, under the guard; a subclass does, which counts what comes."""
+        raise NotImplementedError
+
+    def _is_between_edges(self, more: int) -> bool:
+        """Whether so many items get in, and the owner knows that something waits."""
+        return (
+            self.is_known
+            and 0 < len(self.items) <= self._maxsize - more
+            and not self.is_closed
+            and self.line.head is None
+            and self.entered is None
+        )
 
     def must_tell(self, coming: int = 0) -> bool:
         return not (self.is_known and self.items) or self.is_due(coming)
@@ -43,3 +87,9 @@ class ToldOncePartition(Partition[T]):
 
     def _tell(self, coming: int, *, may_run: bool) -> None:
         super().notify(coming, may_run=may_run)
+
+
+def take_back(items: Any, count: int) -> None:  # noqa: ANN401 - a list or deque
+    """Leave so many: memory ended, and a deque has got the first ones of a chunk."""
+    while len(items) > count:
+        del items[-1]
