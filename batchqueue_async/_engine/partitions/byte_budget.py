@@ -189,13 +189,8 @@ class ByteBudget:
         return first is None or first is partition
 
     def has_room_at_once(self, size: Exact) -> bool:
-        """Whether an item fits in, and no other one had to wait for room."""
-        if self.is_short or self._line:
-            return False
-        used = self.waiting + self.reserved
-        if self.in_hands > self._uncounted:
-            used += self.surplus
-        return used + size <= self.capacity
+        """Whether an item fits in, and no producer waits for room."""
+        return not self._line and self.used + size <= self.capacity
 
     def stand_in_line(self, partition: SizedPartition[Any]) -> None:
         """Put the partition's next producer in line, if it lacks nothing but room."""
