@@ -289,8 +289,9 @@ class BatchQueue(OfOneProcess, Generic[T]):
             BatchQueueError: Not started, or called from another loop or thread.
             WouldDeadlock: A handler would wait for itself.
         """
-        if type(items) is list and items and self._intake.put_whole(items):
-            return len(items)
+        put_whole = self._intake.put_whole
+        if type(items) is list and (count := len(items)) and put_whole(items):
+            return count  # No call in between.
         placed = Tally()
         try:
             is_open = self._admits()

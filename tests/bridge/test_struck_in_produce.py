@@ -1,8 +1,10 @@
 """What strikes a thread in `produce` says whether its item is in."""
 
+import asyncio
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,9 +12,8 @@ from batchqueue_async import (
     BatchQueueConfig,
     LoopThread,
     PartitionPolicy,
-    PartitionSelector,
     by_key,
-    by_type,
+    fair_by,
     in_thread,
 )
 from tests.bridge.background import PATIENCE, in_background, wait_until
@@ -65,21 +66,30 @@ def test_it_says_so(accepted: int, loop_thread: LoopThread) -> None:
     assert queue.stats().handled == 2 + accepted
 
 
-@pytest.mark.parametrize("waiting", [0, 1])
-@pytest.mark.parametrize("selector", [by_type, by_key(lambda number: number)])
+TWO = BatchQueueConfig[int](partitions=PartitionPolicy.fixed(2), linger=1000.0)
+SETTINGS = {
+    "types": TWO,
+    "keys": replace(TWO, selector=by_key(lambda number: number)),
+    "fair": replace(TWO, selector=fair_by(lambda number: number)),
+    "sizes": replace(TWO, size_of=lambda _: 1, buffer_bytes=100),
+}
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 2])
+@pytest.mark.parametrize("config", SETTINGS.values(), ids=SETTINGS)
 def test_it_says_so_wherever_it_strikes_who_need_not_wait(
-    waiting: int, selector: PartitionSelector[int], loop_thread: LoopThread
+    waiting: int, config: BatchQueueConfig[int], loop_thread: LoopThread
 ) -> None:
     def strike() -> None:
         raise Struck
 
     for at in range(2_000):
         # Nobody takes what waits, so that the next one needs not tell the loop.
-        config = BatchQueueConfig[int](
-            partitions=PartitionPolicy.fixed(2), linger=1000.0, selector=selector
-        )
         queue = loop_thread.open(f"q{at}", config, {int: lambda _: None})
-        queue.produce_many([1] * waiting)
+        for _ in range(waiting):
+            queue.produce(1)
+            # Until the loop knows of it.
+            queue.call(asyncio.sleep, 0)
         interruption = Interruption(at, strike)
         struck: Struck | None = None
         try:

@@ -113,8 +113,8 @@ ONE_BY_ONE = {
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.* has no effect")
-@pytest.mark.parametrize("waiting", [0, 1])
-@pytest.mark.parametrize("way", ["produce", "produce_nowait", "offer"])
+@pytest.mark.parametrize("waiting", [0, 1, 2])
+@pytest.mark.parametrize("way", ["produce", "produce_nowait", "offer", "produce_many"])
 @pytest.mark.parametrize("settings", ONE_BY_ONE.values(), ids=ONE_BY_ONE)
 async def test_what_a_signal_strikes_is_not_accepted_or_says_so(
     settings: BatchQueueConfig[Any], way: str, waiting: int
@@ -122,13 +122,16 @@ async def test_what_a_signal_strikes_is_not_accepted_or_says_so(
     for at in range(MOST_POINTS):
         async with BatchQueue("q", settings) as queue:
             queue.add_handler(object, lambda _: None)
-            await queue.produce_many([TYPES[0]()] * waiting)
+            # One by one: of the third one nobody need be told.
+            assert all(queue.produce_nowait(TYPES[0]()) for _ in range(waiting))
             interruption = Interruption(at, strike)
             struck: Struck | None = None
             try:
                 with interruption:
                     if way == "produce":
                         await queue.produce(TYPES[0]())
+                    elif way == "produce_many":
+                        await queue.produce_many([TYPES[0]()])
                     else:
                         getattr(queue, way)(TYPES[0]())
             except Struck as error:

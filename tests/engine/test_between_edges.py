@@ -14,9 +14,12 @@ from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     PartitionPolicy,
+    Retry,
+    RetryAfter,
     WhenFull,
     fair_by,
 )
+from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from tests.engine.every_loop import every_loop
 from tests.support.oracle import check_accounts, check_settled
 
@@ -202,3 +205,25 @@ async def test_nothing_gets_in_after_the_end(
         assert not queue.produce_nowait("d")
         assert queue.stats().waiting == 3
     assert handler.items == list("abc")
+
+
+@pytest.mark.asyncio(loop_factories=["virtual"])
+async def test_items_that_a_retry_holds_back_make_no_batch_due() -> None:
+    seen: list[list[str]] = []
+
+    def handle(items: list[str]) -> None:
+        seen.append(items)
+        if len(seen) == 1:
+            raise RetryAfter(20.0)
+
+    config = {"max_batch": 3, "linger": 600.0, "retry": Retry(attempts=2)}
+    async with queue_with(handle, KINDS["fair"], **config) as queue:
+        await put(queue, WAYS["nowait"], "abc")
+        await asyncio.sleep(0.02)
+        (partition,) = queue._parts.partitions
+        assert isinstance(partition, FairPartition)
+        await put(queue, WAYS["nowait"], "defg")
+        assert partition.count_ready() == 0
+        await asyncio.sleep(0.02)
+        assert seen == [list("abc")]
+    assert seen[1:] == [list("abc"), list("def"), list("g")]

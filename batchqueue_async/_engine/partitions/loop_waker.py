@@ -41,8 +41,10 @@ class LoopWaker(Generic[T]):
         self, partition: Partition[T], run: Sequence[T], tally: Tally | None = None
     ) -> int:
         """Accept what there is room for, and tell the loop; returns how many."""
+        count = len(run)
         if partition.is_told_once and partition.accept_at_once(run, tally):
-            return len(run)
+            # No call in between.
+            return count
         # The loop could look in between, so it is told after the acceptance. Telling it
         # takes more room on the stack: without that room nothing is accepted.
         if not self._is_posted:
