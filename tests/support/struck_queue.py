@@ -84,7 +84,9 @@ KINDS = (
         replace(_PLAIN, audit=True, buffer_size=9, when_full=WhenFull.DROP_OLDEST),
     ),
     Kind("fair", replace(_PLAIN, audit=True, selector=fair_by(lambda item: item % 3))),
+    Kind("fair, quick", replace(_PLAIN, selector=fair_by(lambda item: item % 3))),
     Kind("sized", replace(_PLAIN, audit=True, size_of=float, max_batch_bytes=20.0)),
+    Kind("sized, quick", replace(_PLAIN, size_of=float, max_batch_bytes=20.0)),
     Kind(
         "sized types",
         replace(
