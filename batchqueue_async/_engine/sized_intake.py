@@ -87,7 +87,7 @@ class SizedIntake(Intake):
             count = partition.offer(chunk, placed)
         # If all items are in, no call follows, in which an error could be raised.
         if count < coming:
-            self._budget.end_linger()
+            self._budget.tell_owners()
         return count
 
 

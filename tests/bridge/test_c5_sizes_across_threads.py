@@ -198,3 +198,40 @@ async def test_a_timeout_leaves_the_room_to_others() -> None:
         assert queue.stats().waiting_bytes == 90
         assert queue.produce_nowait(b"e" * 10)
         gate.set()
+
+
+async def test_room_in_one_partition_wakes_the_owner_of_another() -> None:
+    """A thread's items go where its drain task sleeps, as another one settles a batch.
+
+    The thread brings more than gets in, so it waits on, and tells nobody.
+    """
+    is_open = asyncio.Event()
+    # Without hooks, for whose sake drain tasks look by themselves.
+    handled: list[int] = []
+
+    async def handle(sizes: list[int]) -> None:
+        if 5 in sizes:
+            await is_open.wait()
+        handled.extend(sizes)
+
+    config = BatchQueueConfig[int](
+        consumer=handle,
+        selector=lambda size, _: size - 5,
+        partitions=PartitionPolicy.fixed(2),
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        size_of=int,
+        buffer_bytes=10,
+    )
+    async with BatchQueue("q", config) as queue:
+        bridge = SyncBatchQueue(queue)
+        assert await queue.produce_many([5, 5]) == 2
+        await until(lambda: queue.stats().in_flight == 2)
+        call = asyncio.create_task(asyncio.to_thread(bridge.produce_many, [6, 6, 6]))
+        await until(lambda: queue.stats().waiting_producers == 1)
+        # Until the other drain task has looked, and sleeps again.
+        await asyncio.sleep(0.05)
+        is_open.set()
+        async with asyncio.timeout(10):
+            assert await call == 3
+            await queue.flush()
+    assert handled == [5, 5, 6, 6, 6]

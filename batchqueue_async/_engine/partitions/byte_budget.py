@@ -146,6 +146,8 @@ class ByteBudget:
         # know that: nothing may linger then.
         self.is_short = False
         self._is_short_known = False
+        # Partitions whose producers were served, and whose owners have to be told.
+        self._served: dict[SizedPartition[Any], None] = {}
         # Handlers' waits: at each change they look whether room can still be made.
         self.waits_to_check: dict[BudgetWait, None] = {}
 
@@ -241,6 +243,8 @@ class ByteBudget:
         """Serve waiting producers after a change, as far as the room goes."""
         while (first := self.first) is not None:
             number = first.lacks_room
+            # Producers on threads have their items placed here.
+            self._served[first] = None
             first.serve_line()
             if first.lacks_room == number:
                 break
@@ -251,8 +255,17 @@ class ByteBudget:
             for each in once.values():
                 each.look_again()
 
-    def end_linger(self) -> None:
-        """Have lingering items taken if room is short. Called on the loop."""
+    def tell_owners(self) -> None:
+        """Tell those who would sleep on what changes here brought. Called on the loop.
+
+        They are the owners of partitions that were served because room was made in
+        another one; and if room is short, of those whose items linger.
+        """
+        while self._served:
+            partition = next(iter(self._served))
+            partition.tell_owner()
+            # Only then: if this is struck, the next one to call it goes on.
+            self._served.pop(partition, None)
         if self.is_short and not self._is_short_known:
             self._is_short_known = True
             for partition in self._partitions:

@@ -90,7 +90,7 @@ class SizedPartition(ToldOncePartition[T]):
 
     def _tell(self, coming: int, *, may_run: bool) -> None:
         super()._tell(coming, may_run=may_run)
-        self.budget.end_linger()
+        self.budget.tell_owners()
 
     def tell_owner(self) -> None:
         """Have its drain task look whether a batch is due."""
@@ -147,11 +147,13 @@ class SizedPartition(ToldOncePartition[T]):
                 self.budget.serve()
 
     def take(self, most: int | None) -> list[T]:
-        with self.guard:
-            taken = super().take(self._in_one_take(most))
-            self.budget.serve()
-        # Producers that got a slot may lack bytes now, which lingering items hold.
-        self.budget.end_linger()
+        try:
+            with self.guard:
+                taken = super().take(self._in_one_take(most))
+                self.budget.serve()
+        finally:
+            # Producers that got a slot may lack bytes now, which lingering items hold.
+            self.budget.tell_owners()
         return taken
 
     def take_rest(self, left: list[T]) -> None:
@@ -160,14 +162,17 @@ class SizedPartition(ToldOncePartition[T]):
 
     def let_go(self) -> None:
         """Release the room of the last take: all of it is settled."""
-        with self.guard:
-            budget = self.budget
-            budget.in_hands -= self._in_hands
-            # No call in between.
-            self._in_hands = 0
-            if not budget.in_hands:
-                budget.largest = 0
-            budget.serve()
+        budget = self.budget
+        try:
+            with self.guard:
+                budget.in_hands -= self._in_hands
+                # No call in between.
+                self._in_hands = 0
+                if not budget.in_hands:
+                    budget.largest = 0
+                budget.serve()
+        finally:
+            budget.tell_owners()
 
     def abandon(self) -> None:
         super().abandon()
