@@ -11,7 +11,6 @@ from batchqueue_async._engine.partitions.byte_budget import (
     ByteBudget,
     Measured,
     measured,
-    one_measured,
 )
 from batchqueue_async._engine.partitions.chunk_by_partition import Placement, Run
 from batchqueue_async._engine.partitions.partition import Partition
@@ -38,10 +37,15 @@ class SizedIntake(Intake):
 
     def try_put(self, item: object) -> Run | None:
         partition = self._sole or self._placement.partition_of(item)
-        chunk = one_measured(item, self._budget.measure)
-        if partition.accept_at_once(chunk) or self._offer(partition, chunk, Tally()):
+        size, one = self._budget.measure(item), (item,)
+        sized = cast("SizedPartition[Any]", partition)
+        if not sized.is_open_to_threads:
+            if sized.put_between_edges(one, (size,), size):
+                return None
+            chunk = Measured(one, (size,))
+        elif sized.accept_at_once(chunk := Measured(one, (size,))):
             return None
-        return partition, chunk
+        return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
 
     def offer(self, item: object) -> Offer:
         answer = super().offer(item)

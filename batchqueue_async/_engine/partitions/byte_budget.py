@@ -192,7 +192,10 @@ class ByteBudget:
 
     def has_room_at_once(self, size: Exact) -> bool:
         """Whether an item fits in, and no producer waits for room."""
-        return not self._line and self.used + size <= self.capacity
+        taken = self.waiting + self.reserved + size
+        if self.in_hands > self._uncounted:
+            taken += self.surplus
+        return taken <= self.capacity and not self._line
 
     def stand_in_line(self, partition: SizedPartition[Any]) -> None:
         """Put the partition's next producer in line, if it lacks nothing but room."""

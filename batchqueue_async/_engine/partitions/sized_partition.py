@@ -97,19 +97,35 @@ class SizedPartition(ToldOncePartition[T]):
         super()._tell(0, may_run=False)
 
     def _put_between_edges(self, chunk: Sequence[T], tally: Tally | None) -> bool:
-        budget, more = self.budget, len(chunk)
+        if len(chunk) >= WORTH_A_LOOK:
+            return False
+        sizes = cast("Measured[T]", chunk).sizes
+        return self.put_between_edges(chunk, sizes, sum(sizes), tally)
+
+    def put_between_edges(
+        self,
+        chunk: Sequence[T],
+        its_sizes: Sequence[Exact],
+        size: Exact,
+        tally: Tally | None = None,
+    ) -> bool:
+        """Do it, under the guard: accept items of these sizes, `size` together."""
+        budget: ByteBudget = self.budget
         if self.is_changing or budget.is_changing:
             return False
         self.is_changing = budget.is_changing = True
         try:
-            its_sizes = cast("Measured[T]", chunk).sizes
-            size = its_sizes[0] if more == 1 else sum(its_sizes)
-            if not self._is_between_edges(more) or self._is_edge(more, size):
-                return False
             items: Any = self.items
             sizes: Any = self.sizes
-            count = len(items)
-            waiting, waiting_in_all = self.waiting_size + size, budget.waiting + size
+            before, waiting = self.waiting_size, self.waiting_size + size
+            if (
+                not self._is_between_edges(len(chunk))
+                or before < self.due_bytes <= waiting
+                or not budget.has_room_at_once(size)
+            ):
+                return False
+            count, more = len(items), len(chunk)
+            waiting_in_all = budget.waiting + size
             # No call from here on: all of this is done, or nothing.
             try:
                 sizes += its_sizes
@@ -124,16 +140,6 @@ class SizedPartition(ToldOncePartition[T]):
         finally:
             self.is_changing = budget.is_changing = False
         return True
-
-    def _is_edge(self, more: int, size: Exact) -> bool:
-        """Whether such a chunk makes a batch due, lacks room, or is to be looked at."""
-        count, before = len(self.items), self.waiting_size
-        return (
-            count < self.due_size <= count + more
-            or before < self.due_bytes <= before + size
-            or more >= WORTH_A_LOOK
-            or not self.budget.has_room_at_once(size)
-        )
 
     def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
         with self.guard:

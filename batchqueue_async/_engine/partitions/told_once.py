@@ -58,9 +58,11 @@ class ToldOncePartition(Partition[T]):
 
     def _is_between_edges(self, more: int) -> bool:
         """Whether so many items get in, and the owner knows that something waits."""
+        count = len(self.items)
         return (
             self.is_known
-            and 0 < len(self.items) <= self._maxsize - more
+            and 0 < count <= self._maxsize - more
+            and not count < self.due_size <= count + more
             and not self.is_closed
             and self.line.head is None
             and self.entered is None
