@@ -65,6 +65,7 @@ HEADINGS = {
     "in loop": "In the loop",
     "small batches": "Small batches",
     "room": "Little room",
+    "looked at": "Sizes and keys",
     "bridge": "From threads",
     "bridge uses": "",
     "busy machine": "",
@@ -101,6 +102,13 @@ here nobody does. Its consumers are written by hand: one takes what is there, on
 catches errors and tells each item as done, and one makes no batches. The floor that
 keeps the promises is a queue by hand that waits as the library does, in order and with
 nothing left of who is cancelled; the other floor does not.
+"""
+
+SIZES_AND_KEYS = """\
+Settings for which each item is looked at: its size is asked for, or its key. By hand
+that is a list with its size and a condition, and a deque for each key: there an error
+ends the loop, who waits for room is overtaken, and nothing is counted. The floor looks
+at nothing.
 """
 
 FROM_THREADS = """\
@@ -143,6 +151,7 @@ ABOUT = {
     "In the loop": IN_THE_LOOP,
     "Small batches": SMALL_BATCHES,
     "Little room": LITTLE_ROOM,
+    "Sizes and keys": SIZES_AND_KEYS,
     "From threads": FROM_THREADS,
     "Latency": LATENCY,
     "Lone items": LONE_ITEMS,
