@@ -17,11 +17,11 @@ from batchqueue_async import (
     by_type,
     round_robin,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.stalled import stalled_queue
 from tests.engine.until import turns, until
 from tests.support.oracle import check_accounts, check_settled
-from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
 

@@ -18,10 +18,10 @@ from batchqueue_async import (
     by_type,
     in_thread,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.until import turns, until
 from tests.support.oracle import check_settled
-from tests.support.recording_handler import RecordingHandler
 
 QUICK = IdleBackoff(0.001, 0.002)
 

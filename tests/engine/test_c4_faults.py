@@ -17,11 +17,11 @@ from batchqueue_async import (
     PartitionPolicy,
     by_key,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.until import turns, until
 from tests.support.oracle import check_accounts, check_settled
 from tests.support.own_lines import own_lines
-from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
 

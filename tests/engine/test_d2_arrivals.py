@@ -13,8 +13,8 @@ from batchqueue_async import (
     PartitionPolicy,
     WhenFull,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.until import turns, until
-from tests.support.recording_handler import RecordingHandler
 from tests.support.settle import settle
 
 NAPS = IdleBackoff(shortest=1.0, longest=1000.0)

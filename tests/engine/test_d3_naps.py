@@ -14,9 +14,10 @@ from batchqueue_async import (
     IdleBackoff,
     PartitionPolicy,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.observing import live_timers
 from tests.engine.until import turns, until
-from tests.support.recording_handler import RecordingConsumer, RecordingHandler
+from tests.support.recording_handler import RecordingConsumer
 from tests.support.settle import settle
 
 NAPS = IdleBackoff(shortest=1.0, longest=10.0)

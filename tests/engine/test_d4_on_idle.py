@@ -13,9 +13,9 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.until import until
-from tests.support.recording_handler import RecordingHandler
 
 virtual = pytest.mark.asyncio(loop_factories=["virtual"])
 pytestmark = every_loop

@@ -20,10 +20,10 @@ from batchqueue_async import (
     PartitionPolicy,
     Rebalancing,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.until import until, until_soon
 from tests.support.oracle import check_settled
-from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
 

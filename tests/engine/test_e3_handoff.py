@@ -18,6 +18,7 @@ from batchqueue_async import (
     WouldDeadlock,
     by_key,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.planned import (
     INTERVAL,
@@ -30,7 +31,6 @@ from tests.engine.planned import (
 )
 from tests.engine.until import turns, until
 from tests.support.oracle import check_accounts, check_settled
-from tests.support.recording_handler import RecordingHandler
 
 Recording = RecordingHandler[Any]
 fixed = PartitionPolicy.fixed

@@ -21,11 +21,11 @@ from batchqueue_async import (
     Rebalancing,
     Retry,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.sharing import config, sharing
 from tests.engine.until import until
 from tests.support.oracle import check_settled
-from tests.support.recording_handler import RecordingHandler
 
 pytestmark = [
     every_loop,

@@ -7,12 +7,12 @@ import weakref
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueError, IdleBackoff
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.observing import cancel_drain_tasks, live_timers, tasks_of
 from tests.engine.until import turns, until
 from tests.support.leaks import surviving_tasks
 from tests.support.oracle import check_settled
-from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
 

@@ -20,11 +20,11 @@ from batchqueue_async import (
     Retry,
     WhenFull,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.observing import live_timers
 from tests.engine.until import turns, until
 from tests.support.oracle import check_accounts, check_settled
-from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
 

@@ -19,9 +19,9 @@ from batchqueue_async import (
     PartitionPolicy,
 )
 from batchqueue_async._engine.partitions.weak_type_dict import LEAST, WeakTypeDict
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.until import until
 from tests.support.oracle import check_settled
-from tests.support.recording_handler import RecordingHandler
 
 COUNT = 2_000
 MOST_LEFT = 2 * LEAST + 150

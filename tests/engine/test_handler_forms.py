@@ -10,10 +10,11 @@ from typing import Any, TypedDict
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, IdleBackoff, in_thread
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.until import until
 from tests.support.oracle import check_settled
-from tests.support.recording_handler import RecordingConsumer, RecordingHandler
+from tests.support.recording_handler import RecordingConsumer
 
 Received = list[list[int]]
 QUICK = IdleBackoff(0.001, 0.002)

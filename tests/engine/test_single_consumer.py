@@ -12,10 +12,10 @@ from batchqueue_async import (
     IdleBackoff,
     PartitionPolicy,
 )
+from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.until import until
 from tests.support.oracle import check_settled
-from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
 

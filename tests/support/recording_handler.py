@@ -1,12 +1,22 @@
-"""Handlers for tests: the library's own, and one that has `consume` alone."""
+"""Handlers for tests: the library's, without `on_idle`; and one with `consume` alone.
+
+A drain task looks by itself, again and again, for the sake of `on_idle`: then a wake-up
+that is lost does not show.
+"""
 
 from typing import Generic, TypeVar
 
-from batchqueue_async.testing import RecordingHandler
+from batchqueue_async import testing
 
 __all__ = ["RecordingConsumer", "RecordingHandler"]
 
 T = TypeVar("T")
+
+
+class RecordingHandler(testing.RecordingHandler[T]):
+    """The library's, for tests in which nobody asks for `on_idle`."""
+
+    on_idle = None  # type: ignore[assignment]
 
 
 class RecordingConsumer(Generic[T]):
