@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 with contextlib.suppress(RuntimeError):
     import concurrent.futures.thread  # noqa: F401
 
+from batchqueue_async._policies.errors import BatchQueueError
+
 if TYPE_CHECKING:
     from batchqueue_async._bridge.loop_run import LoopRun
 
@@ -150,8 +152,8 @@ def drain_before_multiprocessing_ends() -> None:
     """Have a process of `multiprocessing` drain before what handlers may use is ended.
 
     Before it waits for its threads it closes its `Queue`s, which take what is put then
-    and send nothing, and ends its children. One that has threads to wait for drains
-    after them all the same, since they may wait for its main thread.
+    and send nothing, and ends its children. One that has threads to wait for only hands
+    on what waits, and drains after them: they may produce, or wait for its main thread.
     """
     from multiprocessing.util import Finalize  # noqa: PLC0415 - few programs need it
 
@@ -160,8 +162,15 @@ def drain_before_multiprocessing_ends() -> None:
     _exit.is_before_multiprocessing = True
 
     def drain() -> None:
-        if _has_no_atexit() and not _others():
+        if not _has_no_atexit():
+            return
+        if not _others():
             _drain_before_joining()
+            return
+        for running in sorted(_running.values(), key=attrgetter("turn"), reverse=True):
+            # What fails, or is late, is told of when it does, or drains later.
+            with contextlib.suppress(BatchQueueError, TimeoutError):
+                running.flush()
 
     # Above the priority of whatever else there is.
     Finalize(None, drain, exitpriority=100)

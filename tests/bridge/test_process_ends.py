@@ -183,6 +183,7 @@ def test_a_thread_that_starts_one_as_the_main_thread_ends_goes_on_with_it(
 
 QUEUED = """
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 
 sent = None
 
@@ -197,6 +198,10 @@ def worker(queue):
     assert rows.produce_many(range(1000)) == 1000
     rows.flush()  # From its first `put` on it is closed at the end.
     assert rows.produce_many(range(5)) == 5
+    if sys.argv[2] == "beside a pool":
+        global pool
+        pool = ThreadPoolExecutor(1)  # Its threads are waited for last.
+        pool.submit(bool)
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
@@ -212,12 +217,13 @@ if __name__ == "__main__":
 
 
 @each_python
+@pytest.mark.parametrize("beside", ["alone", "beside a pool"])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_queue_of_multiprocessing_is_open_while_its_process_drains(
-    method: str, python: Path, tmp_path: Path
+    method: str, beside: str, python: Path, tmp_path: Path
 ) -> None:
     """It was closed before, took what handlers put into it, and sent nothing of it."""
     program = tmp_path / "program.py"
     program.write_text(PREFACE + QUEUED)
-    ended = Program(program, method, python=python).end()
+    ended = Program(program, method, beside, python=python).end()
     assert (ended.status, ended.log, ended.output) == (0, "", "missing: 0")
