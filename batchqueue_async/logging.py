@@ -283,15 +283,17 @@ class _Target:
 
     consume: Callable[..., Any]
 
-    def __init__(self, target: HandlerLike[logging.LogRecord]) -> None:
+    def __init__(self, target: HandlerLike[logging.LogRecord], name: str) -> None:
+        # As which messages and `stats()` know it.
+        self.__qualname__ = name
         consume: Any = attribute_of(target, "consume", target)
         self.consume = _marking(consume)
         if hasattr(target, "tick_every"):
             self.tick_every = target.tick_every
-        for name in HOOKS:
-            hook = attribute_of(target, name)
-            if hook is not None:
-                setattr(self, name, _marking(hook))
+        for hook in HOOKS:
+            call = attribute_of(target, hook)
+            if call is not None:
+                setattr(self, hook, _marking(call))
 
 
 def _marking(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -320,10 +322,11 @@ def _consumer(
             "another handler than a BatchingHandler, which refuses what one passes on"
         )
         refuse("target", rule, target, TypeError)
+    name = name_of(target)
     if isinstance(target, logging.Handler):
         target = partial(_handle_each, target)
     require_handler("target", target)
-    handler: BatchHandler[logging.LogRecord] = _Target(target)
+    handler: BatchHandler[logging.LogRecord] = _Target(target, name)
     if inspect.iscoroutinefunction(handler.consume):
         return handler
     return in_thread(handler)

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 with contextlib.suppress(RuntimeError):
     import concurrent.futures.thread  # noqa: F401
 
+from batchqueue_async._policies.errors import BatchQueueError
+
 if TYPE_CHECKING:
     from batchqueue_async._bridge.loop_run import LoopRun
 
@@ -40,6 +42,7 @@ class _Exit:
 
     def __init__(self, *, has_ended: bool = False) -> None:
         self.is_hooked = False
+        self.is_before_multiprocessing = False
         self.has_begun = False
         # Whether `atexit` has called what it calls last.
         self.has_ended = has_ended
@@ -78,6 +81,8 @@ def is_exiting() -> bool:
 
 
 def _hook(running: LoopRun) -> None:
+    if _has_no_atexit():
+        drain_before_multiprocessing_ends()
     # `atexit` calls it after all threads that are no daemons have ended, and before
     # what the program has registered by now, which may use what handlers have written.
     atexit.register(_drain)
@@ -143,14 +148,32 @@ def _drain_before_joining() -> None:
     _flush_late()
 
 
-def drain_before_processes_end() -> None:
-    """Drain what processes are at work for, where they are ended before the threads.
+def drain_before_multiprocessing_ends() -> None:
+    """Have a process of `multiprocessing` drain before what handlers may use is ended.
 
-    So it is in a process of `multiprocessing`, before Python 3.13. One that has threads
-    to wait for drains after them all the same, since they may wait for its main thread.
+    Before it waits for its threads it closes its `Queue`s, which take what is put then
+    and send nothing, and ends its children. One that has threads to wait for only hands
+    on what waits, and drains after them: they may produce, or wait for its main thread.
     """
-    if _has_no_atexit() and not _others():
-        _drain_before_joining()
+    from multiprocessing.util import Finalize  # noqa: PLC0415 - few programs need it
+
+    if _exit.is_before_multiprocessing:
+        return
+    _exit.is_before_multiprocessing = True
+
+    def drain() -> None:
+        if not _has_no_atexit():
+            return
+        if not _others():
+            _drain_before_joining()
+            return
+        for running in sorted(_running.values(), key=attrgetter("turn"), reverse=True):
+            # What fails, or is late, is told of when it does, or drains later.
+            with contextlib.suppress(BatchQueueError, TimeoutError):
+                running.flush()
+
+    # Above the priority of whatever else there is.
+    Finalize(None, drain, exitpriority=100)
 
 
 def _flush_late() -> None:

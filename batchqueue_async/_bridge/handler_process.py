@@ -13,12 +13,12 @@ import threading
 import traceback
 import weakref
 from collections.abc import Iterator
-from multiprocessing import resource_tracker, util
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any, Final
 
-from batchqueue_async._bridge.at_exit import drain_before_processes_end
+from batchqueue_async._bridge.at_exit import drain_before_multiprocessing_ends
 from batchqueue_async._policies.errors import BatchQueueError, ProcessDied
 from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._wording import add_note, kind_of, reason
@@ -38,7 +38,6 @@ _PARENTS: Final = {
     if hasattr(signal, name)
 }
 """Signals that a terminal or a service manager sends to all processes of a program."""
-_hooked: set[int] = set()
 _pipes: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
@@ -67,11 +66,7 @@ class HandlerProcess:
         self._process = _Process(
             target=_serve, args=(theirs, pickled), name=label, daemon=True
         )
-        # A process of `multiprocessing` ends its children, and other things that
-        # handlers may use, before it waits for its threads. So it drains before that.
-        if os.getpid() not in _hooked:
-            _hooked.add(os.getpid())
-            util.Finalize(None, drain_before_processes_end, exitpriority=100)
+        drain_before_multiprocessing_ends()
         try:
             self._process.start()
         finally:

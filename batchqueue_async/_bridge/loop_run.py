@@ -213,14 +213,17 @@ class LoopRun:
                     loop_thread=self._name,
                 )
 
+    def flush(self) -> None:
+        """Hand on what waits, within the time that draining has."""
+        self.call(partial(self.manager.flush, self._shutdown_timeout))
+
     def is_flushed_at_exit(self) -> bool:
         """Hand on what waits, and stay open; returns whether that was possible in time.
 
         If not, draining has no more time either.
         """
-        timeout = self._shutdown_timeout
         try:
-            self.call(partial(self.manager.flush, timeout))
+            self.flush()
         except DeliveryError:
             # Items that failed were told of when they did.
             return True

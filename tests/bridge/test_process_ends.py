@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bridge.programs import Program, each_python
+from tests.bridge.programs import PREFACE, Program, each_python
 
 ENDS = """
 import multiprocessing
@@ -179,3 +179,51 @@ def test_a_thread_that_starts_one_as_the_main_thread_ends_goes_on_with_it(
 ) -> None:
     ended = Program(JUST_STARTED, how, python=python).end()
     assert (ended.output, ended.status, ended.log) == ("100", 0, "")
+
+
+QUEUED = """
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+
+sent = None
+
+def open_rows(loop_thread):
+    config = BatchQueueConfig(consumer=in_thread(sent.put), max_batch=10, linger=3600)
+    return loop_thread.open("rows", config)
+
+def worker(queue):
+    global sent
+    sent = queue
+    rows = process_queue(open_rows)
+    assert rows.produce_many(range(1000)) == 1000
+    rows.flush()  # From its first `put` on it is closed at the end.
+    assert rows.produce_many(range(5)) == 5
+    if sys.argv[2] == "beside a pool":
+        global pool
+        pool = ThreadPoolExecutor(1)  # Its threads are waited for last.
+        pool.submit(bool)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    queue = context.Queue()
+    process = context.Process(target=worker, args=(queue,))
+    process.start()
+    process.join()
+    missing = 1005
+    while not queue.empty():  # Exact, now that nobody puts anything in.
+        missing -= len(queue.get())
+    print("missing:", missing)
+"""
+
+
+@each_python
+@pytest.mark.parametrize("beside", ["alone", "beside a pool"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_queue_of_multiprocessing_is_open_while_its_process_drains(
+    method: str, beside: str, python: Path, tmp_path: Path
+) -> None:
+    """It was closed before, took what handlers put into it, and sent nothing of it."""
+    program = tmp_path / "program.py"
+    program.write_text(PREFACE + QUEUED)
+    ended = Program(program, method, beside, python=python).end()
+    assert (ended.status, ended.log, ended.output) == (0, "", "missing: 0")

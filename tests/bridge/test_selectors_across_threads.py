@@ -15,6 +15,8 @@ from batchqueue_async import (
     by_key,
     round_robin,
 )
+from batchqueue_async._engine.partitions.chunk_by_partition import runs_of
+from batchqueue_async._engine.queue import parts_of
 from tests.bridge.background import (
     all_answers,
     answers,
@@ -146,3 +148,31 @@ def test_keys_keep_their_order_from_each_thread(loop_thread: LoopThread) -> None
         for thread in range(4):
             steps = [s for k, t, s in handled if (k, t) == (key, thread)]
             assert steps == sorted(steps)
+
+
+@pytest.mark.real_time
+async def test_a_chunk_takes_the_guard_a_few_times_and_never_for_all_of_it() -> None:
+    """For each item it cost as much as the answer; for all the loop would wait."""
+    asked: list[int] = []
+
+    class Counting:
+        def __enter__(self) -> None:
+            asked.append(0)
+
+        def __exit__(self, *_: object) -> None: ...
+
+    def selector(_: int, __: int) -> int:
+        asked[-1] += 1
+        return 0
+
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.fixed(4), selector=selector, consumer=lambda _: None
+    )
+    async with BatchQueue("q", config) as queue:
+        placement = parts_of(queue).placement
+        placement.guard = Counting()
+        ((_, items),) = runs_of(range(1000), placement)
+    assert list(items) == list(range(1000))
+    assert sum(asked) == 1000
+    assert max(asked) <= 32
+    assert len(asked) <= 100

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async import PartialFailure, Retry, close_process_queues
+from batchqueue_async import HandlerLike, PartialFailure, Retry, close_process_queues
 from batchqueue_async.logging import BatchingHandler
 from tests.bridge.background import PATIENCE, answers, in_background, wait_until
 from tests.bridge.programs import Program, each_python
@@ -345,11 +345,29 @@ def test_an_async_target_that_looks_blocking_is_named(
     def looks_blocking(batch: list[Record]) -> object:
         return ship(batch)
 
+    name = looks_blocking.__qualname__
     handler = added(logger, BatchingHandler(looks_blocking, linger=0.01))
     logger.info("one")
     handler.flush()
-    assert reports.lines == ["logging: 1 items failed in in_thread(_Target)"]
+    assert reports.lines == [f"logging: 1 items failed in in_thread({name})"]
     assert "looks_blocking, which is async: pass it without in_thread" in caplog.text
+
+
+class Refusing:
+    def consume(self, records: list[Record]) -> None:
+        raise ConnectionError(records)
+
+
+@pytest.mark.parametrize("target", [Refusing(), Refusing().consume])
+def test_its_messages_name_the_target(
+    logger: logging.Logger, reports: Reports, target: HandlerLike[Record]
+) -> None:
+    """A program may have several of them, and each one's queue is named "logging"."""
+    handler = added(logger, BatchingHandler(target, linger=0.01))
+    logger.info("one")
+    handler.flush()
+    name = "Refusing" if isinstance(target, Refusing) else "Refusing.consume"
+    assert reports.lines == [f"logging: 1 items failed in in_thread({name})"]
 
 
 # --- programs

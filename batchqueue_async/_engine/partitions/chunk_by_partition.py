@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.partition import Partition
@@ -11,6 +11,14 @@ from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypeP
 
 Placement: TypeAlias = TypePlacement | SelectorPlacement
 Run: TypeAlias = tuple[Partition[Any], Sequence[Any]]
+
+
+_ASKED_AT_ONCE: Final = 16
+"""Items that a selector is asked about under one guard.
+
+For each item alone the guard costs as much as the answer; under one for the whole
+chunk a slow selector would hold up the loop, which asks it, too.
+"""
 
 
 class Bin:
@@ -44,6 +52,8 @@ def runs_of(chunk: Sequence[Any], placement: Placement) -> Sequence[Run]:
 
 def sorted_bins(chunk: Sequence[Any], placement: Placement) -> Sequence[Bin]:
     """Do the same for a chunk that needs sorting."""
+    if isinstance(placement, SelectorPlacement):
+        return _selected_bins(chunk, placement)
     bins: dict[Partition[Any], Bin] = {}
     by_type: dict[type, list[Any]] = {}
     routes, of = placement.routes, placement.partition_of
@@ -55,6 +65,18 @@ def sorted_bins(chunk: Sequence[Any], placement: Placement) -> Sequence[Bin]:
             if routes.get(type(item)) is partition:
                 by_type[type(item)] = run
         run.append(item)
+    return list(bins.values())
+
+
+def _selected_bins(chunk: Sequence[Any], placement: SelectorPlacement) -> list[Bin]:
+    bins: dict[Partition[Any], Bin] = {}
+    for start in range(0, len(chunk), _ASKED_AT_ONCE):
+        asked = chunk[start : start + _ASKED_AT_ONCE]
+        with placement.guard:
+            partitions = list(map(placement.choose, asked))
+        # Sorted without the guard: the loop gets it as often as it is free.
+        for partition, item in zip(partitions, asked, strict=True):
+            (bins.get(partition) or _bin_of(partition, bins)).run.append(item)
     return list(bins.values())
 
 
