@@ -13,6 +13,7 @@ from anyio import to_thread
 from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences, lock_epoch
+from ._postgres.left_tables import drop_left
 from ._postgres.staged_rows import StagedRows, mark_of
 from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
@@ -137,7 +138,7 @@ class PostgresStagedSink(FromOptions):
             TypeError: An item is no record batch, or a column of a type that can't be
                 copied.
             ValueError: The table has no such column, or the attempt's record batches
-                have other ones.
+                have other ones, or the server refuses `on_conflict`.
         """
         require_batches(items)
         if not items:
@@ -217,6 +218,8 @@ class PostgresStagedSink(FromOptions):
                 if found != rows:  # the transaction is undone
                     raise StagedRowsMissing(epoch, rows, found)
             await self._staged.clear(connection, epoch)
+            # A query may have come from the other kind of sink, killed there.
+            await drop_left(connection, self._target, epoch)
         return is_new
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
@@ -255,11 +258,12 @@ class PostgresStagedSink(FromOptions):
                 exact = attempt.is_case_sensitive
                 columns = matched(names, known, self.target, exact=exact)
                 await self._staged.bring_up(connection)
+                staging = self._staged.staging
+                await staging.require_insert(connection, columns, self._on_conflict)
             # A transaction of its own, so that a `discard` finds the attempt.
             async with self._connections.within(connection):
                 await self._staged.register(connection, attempt)
             transaction = await self._connections.begin(connection)
-            staging = self._staged.staging
             # Until the transaction ends nobody can make it anew with other types.
             await staging.lock(connection)
             types = await column_types(connection, staging.place)

@@ -116,8 +116,8 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         Raises:
             BatchQueueError: The attempt comes too late: its run is over.
             TypeError: An item is no record batch.
-            ValueError: A value is a NaN, the record batches' columns differ, or the
-                table has no such column.
+            ValueError: A value is a NaN, the record batches' columns differ, the table
+                has no such column, or SQLite refuses `on_conflict`.
             sqlite3.Error: SQLite refuses them, or is locked for `timeout` seconds.
         """
         require_batches(items)
@@ -142,6 +142,8 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
                 fences, table = self._file.fences, staged.table
                 if is_first and fences.has(database, table, attempt.epoch):
                     return None
+                if known is None:
+                    staged.require_insert(columns, self._on_conflict)
                 number = staged.number_of(attempt, is_new=known is None)
                 try:
                     staged.add(number, columns, rows)
