@@ -34,7 +34,7 @@ class ProducerType(Enum):
     """Any number of producers, which may await between claim and publication."""
 
 
-class Claim(Coroutine[Any, Any, int], Generic[E]):
+class Claim(RingPart, Coroutine[Any, Any, int], Generic[E]):
     """One claim, for an `await` or an `async with` block; see `RingBuffer.claim`.
 
     Before that nothing is claimed; in a block, `sequence` is what was claimed.
