@@ -157,6 +157,7 @@ class EpochWriter(Generic[T]):
         Raises:
             BatchQueueError: No epoch is open.
         """
+        batch = [*batch]  # it may be a generator of a handler's
         if self._epoch is not None:
             await self._sink.write(self._epoch, batch)
             self._written += len(batch)

@@ -130,6 +130,7 @@ class ParquetStagedSink(FromOptions):
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Make the epoch's folder appear in one rename."""
+        tokens = [*tokens]  # a generator would be empty the second time
         rows_of(epoch, tokens)
         parts = [self._part(token) for token in tokens if token.place]
         return await to_thread.run_sync(self._directory.publish, epoch, parts)

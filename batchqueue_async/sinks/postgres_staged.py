@@ -199,6 +199,7 @@ class PostgresStagedSink(FromOptions):
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Move the rows and add the fence in one transaction."""
+        tokens = [*tokens]  # a generator would be empty the second time
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
         async with self._connections.transaction() as connection:

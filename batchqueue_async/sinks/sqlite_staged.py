@@ -185,6 +185,7 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Copy the rows and add the fence in one transaction."""
+        tokens = [*tokens]  # a generator would be empty the second time
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
 
