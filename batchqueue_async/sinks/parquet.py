@@ -22,7 +22,7 @@ from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .exact_casts import exact_cast
 from .exact_values import exact_for
-from .rows import Row, RowReader, python_rows, require_columns_of, selected
+from .rows import RowReader, ToRow, python_rows, require_columns_of, selected
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     Args:
         directory: Where the folders go; made when it is missing.
         schema: Of the files; None for that of an epoch's first record batch.
-        to_row: Makes a row of an item.
+        to_row: Makes a row of an item: a tuple or list, or a mapping by column.
         row_group: How many rows are written, and kept in memory, at a time.
         compression: As pyarrow's `ParquetWriter` takes it. Columns whose values repeat
             in the first rows get a dictionary, too.
@@ -89,7 +89,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         directory: str | Path,
         *,
         schema: pa.Schema | None = None,
-        to_row: Callable[[T], Row] | None = None,
+        to_row: ToRow[T] | None = None,
         row_group: int = 131_072,
         compression: str = "zstd",
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -24,7 +24,7 @@ from .checks import RESERVED, listed, renamed, require_columns, require_name
 from .epoch_attempts import StagingEpochSink, Writes, new_name
 from .epochs import Epoch
 from .names import quoted
-from .rows import Row, RowReader, is_record_batch, python_rows, selected
+from .rows import Row, RowReader, ToRow, is_record_batch, python_rows, selected
 
 if TYPE_CHECKING:
     from ._postgres.connections import Connection
@@ -83,7 +83,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
             is named, or in double quotes as SQL spells it: `t`, `public.t` and
             `public."t"` are one.
         columns: The columns of a row, in its order.
-        to_row: Makes a row of an item.
+        to_row: Makes a row of an item: a tuple or list, or a mapping by column.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING". With
             DO UPDATE an epoch must hold each key once.
         fences: The table of fences, made when it is missing, in the table's schema.
@@ -107,7 +107,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         table: str,
         columns: Sequence[str],
         *,
-        to_row: Callable[[T], Row] | None = None,
+        to_row: ToRow[T] | None = None,
         on_conflict: str = "",
         fences: str = EPOCHS,
         connections: int = 2,

@@ -21,7 +21,7 @@ from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import StagingEpochSink, Writes, new_name
 from .epochs import Epoch
 from .names import quoted
-from .rows import Row, RowReader, plain_rows
+from .rows import RowReader, ToRow, plain_rows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -60,7 +60,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         table: Where rows go: a table of the file, or a view that takes rows. As it is
             named, or as SQL spells it: `items`, `main.items` and `"items"` are one.
         columns: The columns of a row, in its order.
-        to_row: Makes a row of an item.
+        to_row: Makes a row of an item: a tuple or list, or a mapping by column.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
         fences: The table of fences, made when it is missing.
         timeout: Seconds to wait while others have the file locked.
@@ -80,7 +80,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         table: str,
         columns: Sequence[str],
         *,
-        to_row: Callable[[T], Row] | None = None,
+        to_row: ToRow[T] | None = None,
         on_conflict: str = "",
         fences: str = "batchqueue_epochs",
         timeout: float = 30.0,
