@@ -18,6 +18,7 @@ from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import kind_of, reason
 
 from ._parquet import ParquetDirectory, Part, StagedFile
+from ._parquet_columns import require_names_that_differ
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .exact_casts import exact_cast
@@ -99,6 +100,8 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             refuse("schema", "a pyarrow.Schema", schema, TypeError)
         if schema is None and to_row is not None:
             refuse("schema", "given together with to_row", schema)
+        if schema is not None:
+            require_names_that_differ(schema.names)
         self._schema = schema
         self._to_row = to_row
         self.columns: tuple[str, ...] | None = None
@@ -134,6 +137,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             for batch in self._batches(items):
                 if not attempt.file.has_columns:
                     self._directory.require_names(batch.schema.names)
+                    require_names_that_differ(batch.schema.names)
                 attempt.file.write([batch])
 
         try:

@@ -11,6 +11,7 @@ from anyio import to_thread
 from batchqueue_async._validation import require_int
 
 from ._parquet import ParquetDirectory, Part, StagedFile, force_to_disk
+from ._parquet_columns import require_names_that_differ
 from .checks import FromOptions
 from .epochs import Epoch
 from .open_attempts import OpenAttempts
@@ -95,7 +96,7 @@ class ParquetStagedSink(FromOptions):
     async def _begin(self, attempt: Attempt, items: list[pa.RecordBatch]) -> None:
         names = items[0].schema.names
         await to_thread.run_sync(self._directory.require_names, names)
-        _require_names_that_differ(names, exact=attempt.is_case_sensitive)
+        require_names_that_differ(names, exact=attempt.is_case_sensitive)
         epoch, run = attempt.epoch, attempt.run
         if not attempt.is_announced:
             await to_thread.run_sync(self._directory.begin_run, epoch, run)
@@ -167,20 +168,3 @@ class ParquetStagedSink(FromOptions):
                 await to_thread.run_sync(file.remove)
             await to_thread.run_sync(self._directory.clear, attempt.epoch)
         return is_over
-
-
-def _require_names_that_differ(names: Sequence[str], *, exact: bool) -> None:
-    """Refuse what Spark would not read again, in any file of the directory."""
-    seen: dict[str, str] = {}
-    for name in names:
-        key = name if exact else name.casefold()
-        if key in seen:
-            other = seen[key]
-            msg = f"column {name!r} must have another name than {other!r}"
-            if other != name:
-                msg += (
-                    ", from which it differs in case only: Spark reads such files with"
-                    " spark.sql.caseSensitive alone"
-                )
-            raise ValueError(msg)
-        seen[key] = name
