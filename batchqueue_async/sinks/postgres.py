@@ -21,7 +21,7 @@ from ._postgres.left_tables import left_tables, scope
 from ._postgres.staging_table import StagingTable
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
 from .checks import RESERVED, listed, renamed, require_columns, require_name
-from .epoch_attempts import StagingEpochSink, Writes, new_name
+from .epoch_attempts import StagingEpochSink, Writes, new_name, prefix
 from .epochs import Epoch
 from .names import quoted
 from .rows import Row, RowReader, ToRow, is_record_batch, python_rows, selected
@@ -157,9 +157,9 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
     async def _start(self, epoch: Epoch) -> Writes:
         async with self._connections.transaction() as connection:
             attempt = Writes(new_name(epoch, self._scope))
-            for left in await left_tables(
-                connection, self._target, epoch, self._fence_table
-            ):
+            # The second is of earlier versions, whose names had no table.
+            starts = prefix(epoch, self._scope), prefix(epoch)
+            for left in await left_tables(connection, self._target, *starts):
                 await left.drop(connection)
             columns = ", ".join(map(quoted, self._columns))
             staging = self._staging(attempt.table)

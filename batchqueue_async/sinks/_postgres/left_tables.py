@@ -21,7 +21,8 @@ _STAGING_TABLES = """
     SELECT relname::text FROM pg_class
     JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE nspname = $1 AND relkind = 'r'
-        AND (starts_with(relname, $2) OR starts_with(relname, $3))"""
+        AND EXISTS (SELECT FROM unnest($2::TEXT[]) AS start
+            WHERE starts_with(relname, start))"""
 
 
 def scope(target: Target, fences: str) -> str:
@@ -30,12 +31,10 @@ def scope(target: Target, fences: str) -> str:
 
 
 async def left_tables(
-    connection: Connection, target: Target, epoch: Epoch, fences: str
+    connection: Connection, target: Target, *prefixes: str
 ) -> list[StagingTable]:
-    """Return the staging tables of all attempts at an epoch."""
-    # The second is of earlier versions, whose names had no table.
-    prefixes = (prefix(epoch, scope(target, fences)), prefix(epoch))
-    found = await connection.fetch(_STAGING_TABLES, target.schema, *prefixes)
+    """Return the staging tables of attempts with these beginnings of their names."""
+    found = await connection.fetch(_STAGING_TABLES, target.schema, prefixes)
     return [StagingTable(target, name, RESERVED) for (name,) in found]
 
 
@@ -44,7 +43,8 @@ async def drop_left(connection: Connection, target: Target, epoch: Epoch) -> Non
 
     This transaction holds the epoch's lock, for which who uses one may wait.
     """
-    for table in await left_tables(connection, target, epoch, EPOCHS):
+    start = prefix(epoch, scope(target, EPOCHS))
+    for table in await left_tables(connection, target, start):
         with suppress(
             asyncpg.LockNotAvailableError,
             asyncpg.InsufficientPrivilegeError,
