@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
@@ -29,7 +30,7 @@ class OpenAttempts(Generic[A]):
     def __init__(self) -> None:
         self._open: dict[str, A] = {}
         # In the order of their ends. One that failed is in both until it is undone.
-        self._ended: dict[str, None] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
         watch_forks(self)
 
     def __setitem__(self, attempt: Attempt, known: A) -> None:
@@ -89,4 +90,4 @@ class OpenAttempts(Generic[A]):
     def _note_end(self, name: str) -> None:
         self._ended[name] = None
         if len(self._ended) > _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
