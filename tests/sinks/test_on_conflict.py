@@ -1,5 +1,7 @@
 """A wrong `on_conflict` is refused when the first rows come, and named."""
 
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,3 +78,15 @@ async def test_a_right_one_replaces_rows(database: Database) -> None:
 
     await sink.close()
     assert await database.run("SELECT id, name FROM a") == [(1, "new")]
+
+
+async def test_what_is_wrong_with_the_table_is_not_its_fault(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path / "store.db")
+    await database.run("CREATE TABLE items (id INTEGER, name TEXT)")
+    await database.run("CREATE VIEW a AS SELECT * FROM items")
+    sink = epoch_sink(database, "ON CONFLICT (id) DO NOTHING")
+
+    with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
+        await sink.begin(EPOCH)
+
+    await sink.close()

@@ -12,10 +12,9 @@ def require_insert(
 ) -> None:
     """Have SQLite compile an INSERT out of a SELECT with this end, and no more.
 
-    What is wrong with the rest of it is told when it is executed.
-
     Raises:
-        ValueError: SQLite refuses it.
+        ValueError: SQLite refuses it with this end.
+        sqlite3.OperationalError: SQLite refuses it without, too.
     """
     if not on_conflict:
         return
@@ -25,4 +24,5 @@ def require_insert(
     except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code == sqlite3.SQLITE_ERROR:  # no other is about what it says
+            database.execute(f"EXPLAIN {insert} WHERE true").close()
             refuse_on_conflict(on_conflict, f"table {table}", error)
