@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .consumer_repository import ConsumerRepository, Node
-from .errors import ExceptionHandler, Rewind, RingError, RingHalted, require_timeout
+from .errors import (
+    ExceptionHandler,
+    InvalidArgument,
+    Rewind,
+    RingError,
+    RingHalted,
+    require_timeout,
+)
 from .event_handler import HandlerLike
 from .lifecycle import leave_block
 from .one_process import RingPart
@@ -173,8 +180,11 @@ class Disruptor(HandlerGroup[E]):
         """Return a group of handlers already in the graph, to add others after them.
 
         Raises:
-            InvalidArgument: One of them is not.
+            InvalidArgument: One of them is not, or there is none.
         """
+        if not handlers:  # what is added to no group comes first, not after anything
+            msg = "at least one handler is needed"
+            raise InvalidArgument(msg)
         nodes = dict.fromkeys(self._consumers.find(each)[0] for each in handlers)
         return HandlerGroup(self._consumers, tuple(nodes))
 

@@ -115,10 +115,11 @@ class Publications(Notifier):
 
     def _check(self, low: int, high: int) -> None:
         early = self._early
-        is_known = (
+        is_claimed = self.published < low <= high <= self.claimed
+        # Not without a bound: all of a range is gone through.
+        if not is_claimed or (
             low in early if low == high else not early.isdisjoint(range(low, high + 1))
-        )
-        if is_known or not self.published < low <= high <= self.claimed:
+        ):
             msg = f"{low} to {high} is not claimed, or published already"
             raise RingError(msg)
 

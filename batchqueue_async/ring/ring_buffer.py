@@ -11,7 +11,7 @@ from batchqueue_async import _validation
 from batchqueue_async._chunks import chunks
 from batchqueue_async._count_in_error import say_count
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, RingError
 from .event_handler import refuse_unrun
 from .one_process import RingPart
 from .sequence import Sequence
@@ -34,14 +34,14 @@ class ProducerType(Enum):
     """Any number of producers, which may await between claim and publication."""
 
 
-class Claim(Coroutine[Any, Any, int], Generic[E]):
+class Claim(RingPart, Coroutine[Any, Any, int], Generic[E]):
     """One claim, for an `await` or an `async with` block; see `RingBuffer.claim`.
 
     Before that nothing is claimed; in a block, `sequence` is what was claimed.
     """
 
     __name__ = "claim"  # For the `repr` of tasks.
-    __slots__ = ("_events", "_n", "_run", "_sequencer", "sequence")
+    __slots__ = ("_events", "_is_open", "_n", "_run", "_sequencer", "sequence")
 
     sequence: int
     _run: Generator[Any, Any, int]
@@ -52,6 +52,7 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
         self._sequencer = sequencer
         self._events = events
         self._n = n
+        self._is_open = False
 
     def __await__(self) -> Generator[Any, Any, int]:
         # Does what the sequencer's `claim` does, without the cost of a coroutine.
@@ -86,14 +87,25 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
         if self._n != 1:
             msg = f"a block fills one event, not {self._n}: await the claim instead"
             raise InvalidArgument(msg)
+        if self._is_open:
+            # One of the two sequences would be forgotten, and consumers wait for it.
+            msg = "a claim fills one event at a time: call `claim` for each block"
+            raise RingError(msg)
+        self._is_open = True
         mask = len(self._events) - 1
-        # No call after it, at which a signal handler might raise: nobody would publish.
-        self.sequence = await self
+        try:
+            # No call after it, at which a signal handler might raise: nobody would
+            # publish.
+            self.sequence = await self
+        except BaseException:
+            self._is_open = False
+            raise
         return self._events[self.sequence & mask]
 
     async def __aexit__(
         self, kind: object, error: BaseException | None, trace: object
     ) -> None:
+        self._is_open = False
         sequencer, sequence = self._sequencer, self.sequence
         if error is None:
             try:
@@ -205,7 +217,8 @@ class RingBuffer(RingPart, Generic[E]):
                 block.
             TypeError: `n` is no whole number.
             RingHalted: The ring was shut down or halted, perhaps during the wait.
-            RingError: A handler waits for room that only itself can make.
+            RingError: A handler waits for room that only itself can make; or a block
+                of the same claim has not ended.
         """
         # `index` refuses fractions: after one, no later claim could be published.
         return Claim(self.sequencer, self._events, index(n))

@@ -16,6 +16,7 @@ from .errors import (
 from .event_handler import HandlerLike, identity_of, name_of
 from .event_processor import EventProcessor, is_cancelled
 from .lifecycle import ConsumerTasks, leave_block
+from .one_process import RingPart
 from .ring_buffer import RingBuffer
 from .sequence import INITIAL, Sequence
 from .sequence_barrier import SequenceBarrier
@@ -69,7 +70,7 @@ class WorkProcessor(EventProcessor[E]):
             has_waited = False
 
 
-class WorkerPool(Generic[E]):
+class WorkerPool(RingPart, Generic[E]):
     """Gives each event to whichever worker is free; for work that takes its time.
 
     Most pools are made by `Disruptor.handle_events_with_worker_pool`. One that stands

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -65,3 +67,20 @@ def _distinct(column: pa.Array) -> int:
     except pa.ArrowNotImplementedError:
         return 0  # so that it gets a dictionary, as by default
     return found
+
+
+def require_names_that_differ(names: Sequence[str], *, exact: bool = True) -> None:
+    """Refuse what Spark would not read again, in any file of the directory."""
+    seen: dict[str, str] = {}
+    for name in names:
+        key = name if exact else name.casefold()
+        if key in seen:
+            other = seen[key]
+            msg = f"column {name!r} must have another name than {other!r}"
+            if other != name:
+                msg += (
+                    ", from which it differs in case only: Spark reads such files with"
+                    " spark.sql.caseSensitive alone"
+                )
+            raise ValueError(msg)
+        seen[key] = name

@@ -11,7 +11,7 @@ from inspect import Parameter, signature
 from typing import Any, Final, NoReturn, ParamSpec, Self, TypeVar
 
 from batchqueue_async._validation import refuse, require_text
-from batchqueue_async._wording import kind_of, shown
+from batchqueue_async._wording import kind_of, reason, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,6 +19,13 @@ R = TypeVar("R")
 RESERVED: Final = "batchqueue_write"
 """The column of a staging table that says which write a row came with."""
 _MOST_LISTED: Final = 20
+
+
+def refuse_on_conflict(text: str, table: str, error: Exception) -> NoReturn:
+    """Raise a ValueError that names the option: the database doesn't know of it."""
+    rule = f"the end of an INSERT into {table} that the database takes"
+    msg = f"on_conflict must be {rule}, got {shown(text)}: {reason(error)}"
+    raise ValueError(msg) from error
 
 
 def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:

@@ -53,9 +53,12 @@ class StagingEpochSink(ABC, Generic[T, A]):
             ValueError: A row has too many values, or too few, or wrong ones.
         """
         current = self._current(epoch)
+        # A store may go through them twice, which a generator outlives only empty; and
+        # on a thread, while its caller changes the list.
+        given = [*items]
         current.writes += 1
         try:
-            await self._stage(current.attempt, items)
+            await self._stage(current.attempt, given)
         finally:
             current.writes -= 1
 

@@ -10,6 +10,7 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse, require_int
 
 from .checks import require_name
+from .forks import watch_forks
 
 T = TypeVar("T")
 
@@ -127,6 +128,13 @@ class EpochWriter(Generic[T]):
         self._epoch: Epoch | None = None
         self._drops = False
         self._written = 0
+        watch_forks(self)
+
+    def leave_to_parent(self) -> list[object]:
+        """Have no epoch open, in a forked child: it is its parent's."""
+        self._begun = self._epoch = None
+        self._goes_on = self._drops = False
+        return []
 
     @property
     def epoch(self) -> Epoch | None:
@@ -149,6 +157,7 @@ class EpochWriter(Generic[T]):
         Raises:
             BatchQueueError: No epoch is open.
         """
+        batch = [*batch]  # it may be a generator of a handler's
         if self._epoch is not None:
             await self._sink.write(self._epoch, batch)
             self._written += len(batch)

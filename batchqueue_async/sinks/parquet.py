@@ -18,11 +18,12 @@ from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import kind_of, reason
 
 from ._parquet import ParquetDirectory, Part, StagedFile
+from ._parquet_columns import require_names_that_differ
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .exact_casts import exact_cast
 from .exact_values import exact_for
-from .rows import Row, RowReader, python_rows, require_columns_of, selected
+from .rows import RowReader, ToRow, python_rows, require_columns_of, selected
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     Args:
         directory: Where the folders go; made when it is missing.
         schema: Of the files; None for that of an epoch's first record batch.
-        to_row: Makes a row of an item.
+        to_row: Makes a row of an item: a tuple or list, or a mapping by column.
         row_group: How many rows are written, and kept in memory, at a time.
         compression: As pyarrow's `ParquetWriter` takes it. Columns whose values repeat
             in the first rows get a dictionary, too.
@@ -89,7 +90,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         directory: str | Path,
         *,
         schema: pa.Schema | None = None,
-        to_row: Callable[[T], Row] | None = None,
+        to_row: ToRow[T] | None = None,
         row_group: int = 131_072,
         compression: str = "zstd",
     ) -> None:
@@ -99,6 +100,8 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             refuse("schema", "a pyarrow.Schema", schema, TypeError)
         if schema is None and to_row is not None:
             refuse("schema", "given together with to_row", schema)
+        if schema is not None:
+            require_names_that_differ(schema.names)
         self._schema = schema
         self._to_row = to_row
         self.columns: tuple[str, ...] | None = None
@@ -134,6 +137,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             for batch in self._batches(items):
                 if not attempt.file.has_columns:
                     self._directory.require_names(batch.schema.names)
+                    require_names_that_differ(batch.schema.names)
                 attempt.file.write([batch])
 
         try:

@@ -11,9 +11,10 @@ from anyio import to_thread
 from batchqueue_async._validation import require_int
 
 from ._parquet import ParquetDirectory, Part, StagedFile, force_to_disk
+from ._parquet_columns import require_names_that_differ
 from .checks import FromOptions
 from .epochs import Epoch
-from .forks import watch_forks
+from .open_attempts import OpenAttempts
 from .rows import require_batches
 from .staged import Attempt, Token, rows_of
 
@@ -68,13 +69,7 @@ class ParquetStagedSink(FromOptions):
         # As messages name it.
         self.target: str = f"directory {Path(directory)}"
         self._directory = ParquetDirectory(directory, "_staged", row_group, compression)
-        self._open: dict[str, StagedFile] = {}
-        watch_forks(self)
-
-    def leave_to_parent(self) -> list[object]:
-        """Forget the attempts, in a forked child: its parent goes on with them."""
-        attempts, self._open = self._open, {}
-        return [*attempts.values()]
+        self._attempts = OpenAttempts[StagedFile]()
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Make the run's folder: once it is gone, so is the run."""
@@ -91,21 +86,22 @@ class ParquetStagedSink(FromOptions):
                 folders' key, or that of another; or in another case of letters, which
                 Spark reads only if the session is case-sensitive.
         """
-        require_batches(items)
-        if not items:
-            return
-        file = self._open.get(attempt.name)
-        if file is not None:
-            await to_thread.run_sync(file.write, items)
-            return
+        with self._attempts.staging(attempt) as file:
+            require_batches(items)
+            if items and file is None:
+                await self._begin(attempt, items)
+            elif items and file is not None:
+                await to_thread.run_sync(file.write, items)
+
+    async def _begin(self, attempt: Attempt, items: list[pa.RecordBatch]) -> None:
         names = items[0].schema.names
         await to_thread.run_sync(self._directory.require_names, names)
-        _require_names_that_differ(names, exact=attempt.is_case_sensitive)
+        require_names_that_differ(names, exact=attempt.is_case_sensitive)
         epoch, run = attempt.epoch, attempt.run
         if not attempt.is_announced:
             await to_thread.run_sync(self._directory.begin_run, epoch, run)
         file = self._directory.new_file(epoch, run, attempt.name)
-        self._open[attempt.name] = file
+        self._attempts[attempt] = file
         await to_thread.run_sync(file.write, items)
         # If a `publish` missed the file, its fence was there before the file was.
         await self._leave_if_published(attempt)
@@ -116,25 +112,26 @@ class ParquetStagedSink(FromOptions):
         Raises:
             OSError: The file can't be written; for one, the run was discarded.
         """
-        file = self._open.get(attempt.name)
+        file = self._attempts.get(attempt)
         if file is None:
             return Token(attempt, 0)
         await to_thread.run_sync(file.seal)
         await to_thread.run_sync(force_to_disk, file.path.parent)
         if await self._leave_if_published(attempt):
             return Token(attempt, 0)
-        del self._open[attempt.name]
+        self._attempts.end(attempt)
         place = file.path.relative_to(self._directory.path)
         return Token(attempt, file.rows, "\0".join([str(place), *file.columns]))
 
     async def abandon(self, attempt: Attempt, /) -> None:
         """Delete the attempt's file."""
-        file = self._open.pop(attempt.name, None)
+        file = self._attempts.end(attempt)
         if file is not None:
             await to_thread.run_sync(file.remove)
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Make the epoch's folder appear in one rename."""
+        tokens = [*tokens]  # a generator would be empty the second time
         rows_of(epoch, tokens)
         parts = [self._part(token) for token in tokens if token.place]
         return await to_thread.run_sync(self._directory.publish, epoch, parts)
@@ -149,9 +146,8 @@ class ParquetStagedSink(FromOptions):
 
     async def close(self) -> None:
         """Delete the files that aren't sealed."""
-        while self._open:
-            _, file = self._open.popitem()
-            await to_thread.run_sync(file.remove)
+        while (ended := self._attempts.end_any()) is not None:
+            await to_thread.run_sync(ended[1].remove)
 
     def folder(self, epoch: Epoch) -> Path:
         """Return the epoch's folder, which is there if the epoch is published."""
@@ -167,23 +163,8 @@ class ParquetStagedSink(FromOptions):
     async def _leave_if_published(self, attempt: Attempt) -> bool:
         is_over = await self.is_published(attempt.epoch)
         if is_over:
-            await self.abandon(attempt)
+            file = self._attempts.forget(attempt)
+            if file is not None:
+                await to_thread.run_sync(file.remove)
             await to_thread.run_sync(self._directory.clear, attempt.epoch)
         return is_over
-
-
-def _require_names_that_differ(names: Sequence[str], *, exact: bool) -> None:
-    """Refuse what Spark would not read again, in any file of the directory."""
-    seen: dict[str, str] = {}
-    for name in names:
-        key = name if exact else name.casefold()
-        if key in seen:
-            other = seen[key]
-            msg = f"column {name!r} must have another name than {other!r}"
-            if other != name:
-                msg += (
-                    ", from which it differs in case only: Spark reads such files with"
-                    " spark.sql.caseSensitive alone"
-                )
-            raise ValueError(msg)
-        seen[key] = name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -17,13 +17,14 @@ from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
 from ._postgres.exact_rows import require_exact, with_decimals
 from ._postgres.fences import EPOCHS, Fences, lock_epoch
+from ._postgres.left_tables import left_tables, scope
 from ._postgres.staging_table import StagingTable
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
 from .checks import RESERVED, listed, renamed, require_columns, require_name
 from .epoch_attempts import StagingEpochSink, Writes, new_name, prefix
 from .epochs import Epoch
 from .names import quoted
-from .rows import Row, RowReader, is_record_batch, python_rows, selected
+from .rows import Row, RowReader, ToRow, is_record_batch, python_rows, selected
 
 if TYPE_CHECKING:
     from ._postgres.connections import Connection
@@ -38,11 +39,6 @@ _COPIED_AT_ONCE = 5_000
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
 _NO_SUCH_TABLE = "42P01"
-_STAGING_TABLES = """
-    SELECT relname::text FROM pg_class
-    JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE nspname = $1 AND relkind = 'r'
-        AND (starts_with(relname, $2) OR starts_with(relname, $3))"""
 
 
 class PostgresEpochSink(StagingEpochSink[T, Writes]):
@@ -87,7 +83,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
             is named, or in double quotes as SQL spells it: `t`, `public.t` and
             `public."t"` are one.
         columns: The columns of a row, in its order.
-        to_row: Makes a row of an item.
+        to_row: Makes a row of an item: a tuple or list, or a mapping by column.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING". With
             DO UPDATE an epoch must hold each key once.
         fences: The table of fences, made when it is missing, in the table's schema.
@@ -111,7 +107,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         table: str,
         columns: Sequence[str],
         *,
-        to_row: Callable[[T], Row] | None = None,
+        to_row: ToRow[T] | None = None,
         on_conflict: str = "",
         fences: str = EPOCHS,
         connections: int = 2,
@@ -156,20 +152,20 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
             self._target: Target = await find_target(connection, self._table)
             await self._fences.prepare(connection, self._target)
         # Other tables' attempts at the same epoch lie beside this one's.
-        self._scope = f"{self._target.place}\0{self._fence_table}"
+        self._scope = scope(self._target, self._fence_table)
 
     async def _start(self, epoch: Epoch) -> Writes:
         async with self._connections.transaction() as connection:
             attempt = Writes(new_name(epoch, self._scope))
             # The second is of earlier versions, whose names had no table.
-            prefixes = (prefix(epoch, self._scope), prefix(epoch))
-            schema = self._target.schema
-            for (name,) in await connection.fetch(_STAGING_TABLES, schema, *prefixes):
-                await self._staging(name).drop(connection)
+            starts = prefix(epoch, self._scope), prefix(epoch)
+            for left in await left_tables(connection, self._target, *starts):
+                await left.drop(connection)
             columns = ", ".join(map(quoted, self._columns))
             staging = self._staging(attempt.table)
             await staging.create(connection, "0", columns)
             attempt.types = await column_types(connection, staging.place)
+            await staging.require_insert(connection, self._columns, self._on_conflict)
         return attempt
 
     async def _stage(self, attempt: Writes, items: list[T]) -> None:

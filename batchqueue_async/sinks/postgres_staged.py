@@ -13,12 +13,13 @@ from anyio import to_thread
 from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences, lock_epoch
+from ._postgres.left_tables import drop_left
 from ._postgres.staged_rows import StagedRows, mark_of
 from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
 from .epochs import Epoch
-from .forks import watch_forks
 from .names import matched
+from .open_attempts import OpenAttempts
 from .rows import require_batches, selected
 from .staged import (
     Attempt,
@@ -116,13 +117,7 @@ class PostgresStagedSink(FromOptions):
         self._on_conflict = on_conflict
         self._fences = Fences(PUBLISHED)
         self._connections = Connections(url, timeout, statement_timeout, self._prepare)
-        self._open: dict[str, _Open] = {}
-        watch_forks(self)
-
-    def leave_to_parent(self) -> list[object]:
-        """Forget the attempts, in a forked child: its parent goes on with them."""
-        attempts, self._open = self._open, {}
-        return [*attempts.values()]
+        self._attempts = OpenAttempts[_Open]()
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
@@ -137,16 +132,15 @@ class PostgresStagedSink(FromOptions):
             TypeError: An item is no record batch, or a column of a type that can't be
                 copied.
             ValueError: The table has no such column, or the attempt's record batches
-                have other ones.
+                have other ones, or the server refuses `on_conflict`.
         """
-        require_batches(items)
-        if not items:
-            return
-        with self._connections.errors():
-            current = self._open.get(attempt.name)
-            if current is None:
+        with self._attempts.staging(attempt) as known, self._connections.errors():
+            require_batches(items)
+            if not items:
+                return
+            if known is None:
                 require_plain(items[0].schema)
-                current = await self._begin(attempt, items[0].schema.names)
+            current = known or await self._begin(attempt, items[0].schema.names)
             batches = [
                 selected(batch, current.names).rename_columns(current.columns)
                 for batch in items
@@ -165,7 +159,7 @@ class PostgresStagedSink(FromOptions):
         Raises:
             BatchQueueError: The run was discarded, or the attempt was struck off.
         """
-        current = self._open.get(attempt.name)
+        current = self._attempts.get(attempt)
         if current is None:
             return Token(attempt, 0)
         epoch, connection = attempt.epoch, current.connection
@@ -174,20 +168,23 @@ class PostgresStagedSink(FromOptions):
             await lock_epoch(connection, self._target, epoch, is_shared=True)
             is_over = await self._fences.has(connection, epoch)
             if is_over or not await self._staged.has(connection, attempt):
-                await self.abandon(attempt)
+                (self._attempts.forget if is_over else self._attempts.end)(attempt)
+                await self._undo(attempt, current)
                 if not is_over:
                     refuse_removed(attempt)
                 return Token(attempt, 0)
             await current.transaction.commit()
-        del self._open[attempt.name]
+        self._attempts.end(attempt)
         self._connections.give_back(connection)
         return Token(attempt, current.rows, "\0".join(current.columns))
 
     async def abandon(self, attempt: Attempt, /) -> None:
         """Roll the attempt's transaction back, and strike it off."""
-        current = self._open.pop(attempt.name, None)
-        if current is None:
-            return
+        current = self._attempts.end(attempt)
+        if current is not None:
+            await self._undo(attempt, current)
+
+    async def _undo(self, attempt: Attempt, current: _Open) -> None:
         leave = self._connections.end  # rolls back, too
         try:
             # If this fails, `publish` or `discard` will strike the attempt off.
@@ -202,6 +199,7 @@ class PostgresStagedSink(FromOptions):
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Move the rows and add the fence in one transaction."""
+        tokens = [*tokens]  # a generator would be empty the second time
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
         async with self._connections.transaction() as connection:
@@ -217,6 +215,8 @@ class PostgresStagedSink(FromOptions):
                 if found != rows:  # the transaction is undone
                     raise StagedRowsMissing(epoch, rows, found)
             await self._staged.clear(connection, epoch)
+            # A query may have come from the other kind of sink, killed there.
+            await drop_left(connection, self._target, epoch)
         return is_new
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
@@ -232,7 +232,8 @@ class PostgresStagedSink(FromOptions):
 
     async def close(self) -> None:
         """Close the connections; the server undoes unsealed attempts."""
-        self._open.clear()
+        while self._attempts.end_any() is not None:
+            pass
         self._connections.close()
 
     async def _prepare(self, connection: Connection) -> None:
@@ -255,11 +256,12 @@ class PostgresStagedSink(FromOptions):
                 exact = attempt.is_case_sensitive
                 columns = matched(names, known, self.target, exact=exact)
                 await self._staged.bring_up(connection)
+                staging = self._staged.staging
+                await staging.require_insert(connection, columns, self._on_conflict)
             # A transaction of its own, so that a `discard` finds the attempt.
             async with self._connections.within(connection):
                 await self._staged.register(connection, attempt)
             transaction = await self._connections.begin(connection)
-            staging = self._staged.staging
             # Until the transaction ends nobody can make it anew with other types.
             await staging.lock(connection)
             types = await column_types(connection, staging.place)
@@ -268,5 +270,5 @@ class PostgresStagedSink(FromOptions):
             raise
         copier = BatchCopier(staging.mark, types)
         made = _Open(connection, transaction, copier, names, columns)
-        self._open[attempt.name] = made
+        self._attempts[attempt] = made
         return made

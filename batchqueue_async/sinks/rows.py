@@ -21,17 +21,23 @@ T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
 """One row's values, in the order of the sink's columns."""
 
+ToRow: TypeAlias = Callable[[T], Row | Mapping[str, Any]]
+
+# Of which a row of as many values could be made, each of them a wrong one.
+_NO_ROWS = (str, bytes, bytearray, memoryview, set, frozenset)
+
 
 @dataclass(frozen=True, slots=True)
 class RowReader(Generic[T]):
     """Makes rows of items, for a table with these columns.
 
-    Without `to_row` items are tuples or lists, mappings by column, or whole record
-    batches of pyarrow, which `read_batch` gets with these columns in their order.
+    Items, or what `to_row` makes of them, are tuples or lists, or mappings by column.
+    Without `to_row` they may be whole record batches of pyarrow, which `read_batch`
+    gets with these columns in their order; what it makes may be another sequence.
     """
 
     columns: tuple[str, ...]
-    to_row: Callable[[T], Row] | None
+    to_row: ToRow[T] | None
     read_batch: Callable[[pa.RecordBatch], Iterable[Row]]
 
     def rows(self, items: Iterable[T]) -> list[Row]:
@@ -46,20 +52,34 @@ class RowReader(Generic[T]):
 
     def _rows(self, items: Iterable[Any]) -> Iterator[Row]:
         if self.to_row is not None:
-            yield from map(self.to_row, items)
+            yield from map(self._made_row, map(self.to_row, items))
             return
         for item in items:
-            if isinstance(item, tuple | list):
-                names = getattr(item, "_fields", None)
-                yield item if names is None else self._row_of_named(item, names)
-            elif isinstance(item, Mapping):
-                yield self._row_of_mapping(item)
+            if (row := self._row_of(item)) is not None:
+                yield row
             elif is_record_batch(item):
                 yield from self.read_batch(selected(item, self.columns))
             else:
                 rule = "a tuple, a list, a mapping or a record batch without to_row"
                 msg = f"an item must be {rule}, got {kind_of(item)}"
                 raise TypeError(msg)
+
+    def _made_row(self, made: Any) -> Row:  # noqa: ANN401 - of a user's function
+        if (row := self._row_of(made)) is not None:
+            return row
+        if isinstance(made, _NO_ROWS) or not (
+            hasattr(made, "__len__") and hasattr(made, "__iter__")
+        ):
+            rule = "to_row must return a tuple, a list or a mapping"
+            msg = f"{rule}, got {kind_of(made)}"
+            raise TypeError(msg)
+        return made  # type: ignore[no-any-return]  # a sequence of some kind
+
+    def _row_of(self, item: Any) -> Row | None:  # noqa: ANN401 - a user's item is anything
+        if isinstance(item, tuple | list):
+            names = getattr(item, "_fields", None)
+            return item if names is None else self._row_of_named(item, names)
+        return self._row_of_mapping(item) if isinstance(item, Mapping) else None
 
     def _row_of_named(self, item: Row, names: tuple[str, ...]) -> Row:
         """Return a NamedTuple's values in the columns' order.

@@ -15,12 +15,13 @@ from batchqueue_async._validation import require_at_least
 
 from ._sqlite.affinity import declared_types
 from ._sqlite.file import SqliteFile, find_table
+from ._sqlite.on_conflict import require_insert
 from ._sqlite.values import SqliteValues
 from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import StagingEpochSink, Writes, new_name
 from .epochs import Epoch
 from .names import quoted
-from .rows import Row, RowReader, plain_rows
+from .rows import RowReader, ToRow, plain_rows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,7 +60,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         table: Where rows go: a table of the file, or a view that takes rows. As it is
             named, or as SQL spells it: `items`, `main.items` and `"items"` are one.
         columns: The columns of a row, in its order.
-        to_row: Makes a row of an item.
+        to_row: Makes a row of an item: a tuple or list, or a mapping by column.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
         fences: The table of fences, made when it is missing.
         timeout: Seconds to wait while others have the file locked.
@@ -79,7 +80,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         table: str,
         columns: Sequence[str],
         *,
-        to_row: Callable[[T], Row] | None = None,
+        to_row: ToRow[T] | None = None,
         on_conflict: str = "",
         fences: str = "batchqueue_epochs",
         timeout: float = 30.0,
@@ -121,6 +122,8 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
                 f"CREATE TEMP TABLE {writes.table} AS"
                 f" SELECT 0 AS {RESERVED}, {columns} FROM {table} LIMIT 0"
             )
+            insert = self._insert(name, writes)
+            require_insert(database, insert, self._on_conflict, name)
 
         await self._file.run(create)
         return writes
@@ -144,16 +147,13 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         attempt.acknowledged[number] = await self._run(attempt, insert)
 
     async def _publish(self, epoch: Epoch, attempt: Writes) -> None:
-        columns = ", ".join(self._columns)
-
         def publish(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
             table = find_table(database, self._table)
             if not self._file.fences.has(database, table, epoch):
                 self._file.fences.add(database, table, epoch, attempt.rows)
                 database.execute(
-                    f"INSERT INTO main.{quoted(table)} ({columns})"
-                    f" SELECT {columns} FROM temp.{attempt.table}"
+                    f"{self._insert(table, attempt)}"
                     f" WHERE {RESERVED} IN (SELECT value FROM json_each(?))"
                     f" ORDER BY {RESERVED}, rowid {self._on_conflict}",
                     (json.dumps([*attempt.acknowledged]),),
@@ -162,6 +162,11 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
             _drop(database, attempt)
 
         await self._run(attempt, publish)
+
+    def _insert(self, table: str, attempt: Writes) -> str:
+        columns = ", ".join(self._columns)
+        into = f"INSERT INTO main.{quoted(table)} ({columns})"
+        return f"{into} SELECT {columns} FROM temp.{attempt.table}"
 
     async def _run(self, attempt: Writes, work: Callable[[sqlite3.Connection], R]) -> R:
         try:

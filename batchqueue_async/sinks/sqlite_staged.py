@@ -18,8 +18,8 @@ from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
 from .checks import FromOptions, require_name
 from .epochs import Epoch
-from .forks import watch_forks
 from .names import matched
+from .open_attempts import OpenAttempts
 from .rows import plain_rows, require_batches, selected
 from .staged import (
     Attempt,
@@ -98,13 +98,7 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         self._on_conflict = on_conflict
         self._nan_as_null = nan_as_null
         self._file = SqliteFile(Path(file), timeout, fences)
-        self._open: dict[str, _Open] = {}
-        watch_forks(self)
-
-    def leave_to_parent(self) -> list[object]:
-        """Forget the attempts, in a forked child: its parent goes on with them."""
-        attempts, self._open = self._open, {}
-        return [*attempts.values()]
+        self._attempts = OpenAttempts[_Open]()
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
@@ -116,14 +110,18 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         Raises:
             BatchQueueError: The attempt comes too late: its run is over.
             TypeError: An item is no record batch.
-            ValueError: A value is a NaN, the record batches' columns differ, or the
-                table has no such column.
+            ValueError: A value is a NaN, the record batches' columns differ, the table
+                has no such column, or SQLite refuses `on_conflict`.
             sqlite3.Error: SQLite refuses them, or is locked for `timeout` seconds.
         """
-        require_batches(items)
-        if not items:
-            return
-        known = self._open.get(attempt.name)
+        with self._attempts.staging(attempt) as known:
+            require_batches(items)
+            if items:
+                await self._stage(attempt, items, known)
+
+    async def _stage(
+        self, attempt: Attempt, items: list[pa.RecordBatch], known: _Open | None
+    ) -> None:
         names = known.names if known else list(items[0].schema.names)
 
         def stage(database: sqlite3.Connection) -> _Open | None:
@@ -142,6 +140,8 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
                 fences, table = self._file.fences, staged.table
                 if is_first and fences.has(database, table, attempt.epoch):
                     return None
+                if known is None:
+                    staged.require_insert(columns, self._on_conflict)
                 number = staged.number_of(attempt, is_new=known is None)
                 try:
                     staged.add(number, columns, rows)
@@ -151,7 +151,7 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
             return _Open(names, columns, before + len(rows))
 
         if (made := await self._file.run(stage)) is not None:
-            self._open[attempt.name] = made
+            self._attempts[attempt] = made
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Return the receipt: what was staged is on the disk already.
@@ -159,7 +159,7 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         Raises:
             BatchQueueError: The run was discarded, or the rows were removed.
         """
-        known = self._open.get(attempt.name)
+        known = self._attempts.get(attempt)
         if known is None:
             return Token(attempt, 0)
 
@@ -172,18 +172,20 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
             return True
 
         is_late = await self._file.run(is_over)
-        del self._open[attempt.name]
         if is_late:
+            self._attempts.forget(attempt)
             return Token(attempt, 0)
+        self._attempts.end(attempt)
         return Token(attempt, known.rows, "\0".join(known.columns))
 
     async def abandon(self, attempt: Attempt, /) -> None:
         """Delete the attempt's rows, and strike it off."""
-        if self._open.pop(attempt.name, None) is not None:
+        if self._attempts.end(attempt) is not None:
             await self._write(lambda staged: staged.strike_off(attempt.name))
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Copy the rows and add the fence in one transaction."""
+        tokens = [*tokens]  # a generator would be empty the second time
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
 
@@ -215,9 +217,8 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
     async def close(self) -> None:
         """Delete what isn't sealed, and close the file."""
         try:
-            while self._open:
-                name, _ = self._open.popitem()
-                await self._write(partial(StagedRows.strike_off, name=name))
+            while (ended := self._attempts.end_any()) is not None:
+                await self._write(partial(StagedRows.strike_off, name=ended[0]))
         finally:
             await self._file.close()
 

@@ -103,7 +103,7 @@ class StagedSink(Protocol[T]):
     async def stage(self, attempt: Attempt, items: list[T], /) -> None:
         """Add items to the attempt, or none.
 
-        If it raises, the attempt can only be abandoned.
+        If it raises, the attempt can only be abandoned: `seal` would lose its rows.
         """
 
     async def seal(self, attempt: Attempt, /) -> Token:

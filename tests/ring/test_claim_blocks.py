@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from batchqueue_async.ring import InvalidArgument, ProducerType, RingBuffer, RingHalted
+from batchqueue_async.ring import (
+    InvalidArgument,
+    ProducerType,
+    RingBuffer,
+    RingError,
+    RingHalted,
+)
 from tests.ring.events import Event, Recorder, gated_ring, small
 
 
@@ -31,6 +37,46 @@ async def test_a_block_publishes_its_event_or_abandons_it(
                 pass
 
     assert handler.values == [number for number in range(20) if number % 3]
+
+
+async def test_a_claim_is_in_one_block_at_a_time(producer: ProducerType) -> None:
+    """The other's event was never published, and consumers waited for it for ever."""
+    disruptor = small(producer=producer)
+    handler = Recorder()
+    disruptor.handle_events_with(handler)
+    async with disruptor as ring:
+        claim = ring.claim()
+
+        async def fill_one(number: int) -> None:
+            async with claim as event:
+                await asyncio.sleep(0)
+                event.value = number
+
+        both = await asyncio.gather(fill_one(1), fill_one(2), return_exceptions=True)
+        assert [type(each) for each in both] == [type(None), RingError]
+        await fill_one(3)
+
+    assert handler.values == [1, 3]
+
+
+async def test_a_block_that_was_cancelled_as_it_waited_lets_others_in() -> None:
+    ring, consumer = gated_ring(1)
+    await ring.claim()
+    ring.publish(0)
+    claim = ring.claim()
+
+    async def fill_one() -> None:
+        async with claim as event:
+            event.value = 1
+
+    waiting = asyncio.create_task(fill_one())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    consumer.value = 0
+    await fill_one()
+    assert ring.is_available(1)
 
 
 async def test_a_block_waits_for_room() -> None:

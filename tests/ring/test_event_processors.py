@@ -172,6 +172,8 @@ def test_what_is_no_handler_is_refused() -> None:
             small().handle_events_with(each)
     with pytest.raises(InvalidArgument, match=r"^at least one handler is needed$"):
         small().handle_events_with()
+    with pytest.raises(InvalidArgument, match=r"^at least one handler is needed$"):
+        small().after()
 
 
 async def test_what_can_not_be_called_with_an_event_is_refused_at_once() -> None:

@@ -247,6 +247,16 @@ def test_what_is_not_claimed_cannot_be_published(sequencer: Sequencer) -> None:
     assert sequencer.published == -1
 
 
+def test_a_range_that_is_far_too_long_is_refused_at_once(
+    sequencer: Sequencer,
+) -> None:
+    """All of it was gone through, for ever."""
+    sequencer.try_claim(2)
+    for verb in (sequencer.publish, sequencer.abandon):
+        with pytest.raises(RingError, match="is not claimed, or published already"):
+            verb(0, 2**63)
+
+
 def test_nothing_is_published_twice(sequencer: Sequencer) -> None:
     sequencer.try_claim(8)
     sequencer.publish(0, 1)

@@ -76,6 +76,20 @@ async def test_an_epoch_may_be_empty(store: Store, new_sink: NewSink) -> None:
     assert await store.rows() == []
 
 
+async def test_items_may_come_from_a_generator(store: Store, new_sink: NewSink) -> None:
+    """A handler's own code may write what it has not put into a list."""
+    sink = EpochWriter(new_sink())
+    await sink.begin(FIRST)
+    made: Any = ((number, "made") for number in range(3))
+    await sink.consume(made)
+    written: Any = map(tuple, [(3, "written"), (4, "written")])
+    await sink.write(FIRST, written)
+    await sink.commit(FIRST)
+
+    assert [number for number, _ in await store.rows()] == [*range(5)]
+    assert sink.written == 3
+
+
 async def test_an_aborted_attempt_leaves_nothing(
     store: Store, new_sink: NewSink
 ) -> None:

@@ -109,3 +109,45 @@ def test_a_parent_hears_from_its_server_after_a_child_has_left(
     postgres_dsn: str, kind: str
 ) -> None:
     assert _run(kind, postgres_dsn) == (0, "6\n", "")
+
+
+WRITER = """
+import asyncio, os, sqlite3, sys
+from batchqueue_async import BatchQueueError
+from batchqueue_async.sinks import Epoch, EpochWriter
+from batchqueue_async.sinks.sqlite import SqliteEpochSink
+
+with sqlite3.connect(sys.argv[1]) as database:
+    database.execute("CREATE TABLE items (id INTEGER)")
+database.close()
+writer = EpochWriter(SqliteEpochSink(sys.argv[1], "items", ["id"]))
+
+async def deliver(epoch):
+    await writer.begin(epoch)
+    await writer.consume([(epoch.batch,)])
+    await writer.commit(epoch)
+
+asyncio.run(writer.begin(Epoch("q", 0)))
+child = os.fork()
+if not child:
+    assert writer.epoch is None
+    asyncio.run(deliver(Epoch("q", 1)))
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0
+assert writer.epoch == Epoch("q", 0)
+asyncio.run(writer.consume([(0,)]))
+asyncio.run(writer.commit(Epoch("q", 0)))
+with sqlite3.connect(sys.argv[1]) as database:
+    print(database.execute("SELECT id FROM items ORDER BY id").fetchall())
+"""
+
+
+def test_a_child_has_no_epoch_open_in_its_writer(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "store.db")]
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("[(0,), (1,)]\n", "")

@@ -178,3 +178,39 @@ async def sealed_as(
 ) -> Token:
     await sink.stage(mine, [rows])
     return await sink.seal(mine)
+
+
+@pytest.mark.parametrize("ending", ["seal", "abandon", "close", "a stage that fails"])
+async def test_an_attempt_that_has_ended_gets_no_receipt_for_no_rows(
+    place: Place, open_sink: NewStagedSink, ending: str
+) -> None:
+    """Published, that would be its epoch without its rows."""
+    sink, mine = open_sink(), attempt()
+    await sink.stage(mine, [batch(1)])
+    if ending == "close":
+        await sink.close()
+    elif ending == "a stage that fails":
+        with pytest.raises(TypeError):
+            await sink.stage(mine, [batch(2), None])
+    else:
+        await getattr(sink, ending)(mine)
+
+    for _ in range(2):
+        with pytest.raises(BatchQueueError, match="which has ended"):
+            await sink.seal(mine)
+
+    await sink.abandon(mine)
+
+
+async def test_nor_does_one_that_was_removed(
+    open_sink: NewStagedSink,
+) -> None:
+    sink, mine = open_sink(), attempt()
+    await sink.stage(mine, [batch(1)])
+    await open_sink().discard(EPOCH, mine.run)
+
+    for _ in range(2):
+        with pytest.raises((FileNotFoundError, BatchQueueError)):
+            await sink.seal(mine)
+
+    await sink.abandon(mine)

@@ -179,3 +179,17 @@ def test_what_pyarrow_would_refuse_later_is_refused(
         sink(tmp_path, compression="nope")
     for known in ("none", "SNAPPY", "zstd"):
         sink(tmp_path, compression=known)
+
+
+async def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Spark would read no file of the directory any more."""
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    sink = ParquetEpochSink[Any](tmp_path)
+    await sink.begin(FIRST)
+
+    with pytest.raises(ValueError, match="'a' must have another name than 'a'"):
+        await sink.write(FIRST, [twice])
+    with pytest.raises(ValueError, match="'a' must have another name than 'a'"):
+        ParquetEpochSink[Any](tmp_path, schema=twice.schema)
+
+    await sink.abort(FIRST)

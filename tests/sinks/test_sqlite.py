@@ -122,7 +122,7 @@ async def test_others_may_read_and_write_until_the_commit(tmp_path: Path) -> Non
         other.execute("INSERT INTO items VALUES (0)")
 
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
+        with pytest.raises(sqlite3.OperationalError, match=f"locked: {path}$"):
             await sink.commit(FIRST)
         other.execute("ROLLBACK")
 

@@ -208,3 +208,16 @@ async def test_foreign_tokens_are_refused(open_sink: NewStagedSink) -> None:
         await sink.publish(Epoch("a query", 8), [token])
     with pytest.raises(ValueError, match="one per attempt"):
         await sink.publish(EPOCH, [token, token])
+
+
+async def test_tokens_may_come_from_a_generator(
+    place: Place, open_sink: NewStagedSink
+) -> None:
+    """Its rows were left out, and the epoch was published all the same."""
+    sink = open_sink()
+    tokens = [await sealed(sink, attempt(n), n) for n in range(3)]
+    one_by_one: Any = (token for token in tokens)
+
+    assert await sink.publish(EPOCH, one_by_one)
+
+    assert await place.ids() == [0, 1, 2]

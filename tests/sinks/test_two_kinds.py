@@ -16,6 +16,10 @@ from tests.sinks.stores import connected
 
 pytestmark = pytest.mark.real_time
 
+_STAGING_TABLES = (
+    r"SELECT count(*) FROM pg_class WHERE relname LIKE 'epoch\_%' AND relkind = 'r'"
+)
+
 
 class Both(NamedTuple):
     """A sink of each kind, with the same epoch in both, ready to be ended."""
@@ -119,3 +123,37 @@ async def test_sinks_that_begin_at_once_make_what_they_keep_once(
         for each in sinks:
             await each.close()
     assert found == [False] * 8
+
+
+async def test_what_a_killed_epoch_sink_left_goes_with_the_publish(
+    postgres: Postgres,
+) -> None:
+    """And with no other: of the next epoch, and of another table, it is needed."""
+    await postgres.run("CREATE TABLE t (id BIGINT, word TEXT)")
+    await postgres.run("CREATE TABLE u (id BIGINT, word TEXT)")
+    later = Epoch(EPOCH.query, EPOCH.batch + 1)
+    for table, epoch in (("t", EPOCH), ("t", later), ("u", EPOCH)):
+        killed = PostgresEpochSink[Any](postgres.dsn, table, ("id", "word"))
+        await killed.begin(epoch)
+        await killed.close()
+    staged = PostgresStagedSink(postgres.dsn, "t")
+
+    assert await staged.publish(EPOCH, [await sealed(staged, attempt(), 1)])
+
+    await staged.close()
+    (found,) = await postgres.run(_STAGING_TABLES)
+    assert found == (2,)
+
+
+async def test_a_staging_table_in_use_is_not_waited_for(
+    postgres: Postgres, both: Both
+) -> None:
+    (name,) = await postgres.run(_STAGING_TABLES.replace("count(*)", "relname::text"))
+    async with connected(postgres.dsn) as user, user.transaction():
+        await user.execute(f"SELECT FROM {name[0]}")
+
+        assert await both.staged.publish(EPOCH, [both.token])
+
+    await both.epochs.commit(EPOCH)
+    assert await postgres.run(_STAGING_TABLES) == [(0,)]
+    assert await rows(postgres) == 1

@@ -6,11 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
+
+from ..checks import refuse_on_conflict
 from ..names import quoted
 from .target import Target
 
 if TYPE_CHECKING:
     from .connections import Connection
+
+
+# What the server says of a statement's text, not of rights, locks or the table.
+_WRONG = (
+    asyncpg.PostgresSyntaxError,
+    asyncpg.InvalidColumnReferenceError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedObjectError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.AmbiguousColumnError,
+    asyncpg.DatatypeMismatchError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,29 @@ class StagingTable:
     async def drop(self, connection: Connection) -> None:
         await connection.execute(f"DROP TABLE IF EXISTS {self.place}")
 
+    async def require_insert(
+        self, connection: Connection, columns: Sequence[str], on_conflict: str
+    ) -> None:
+        """Have the server plan what `publish` will execute, and no more.
+
+        What is wrong with the rest of it is told when it is executed.
+
+        Raises:
+            ValueError: The server refuses `on_conflict`.
+        """
+        if not on_conflict:
+            return
+        insert = self._insert(columns)
+        try:
+            async with connection.transaction():
+                none = f"{self._from} IS NULL"
+                # Not `execute`, which without values takes several statements.
+                await connection.fetch(f"EXPLAIN {insert} {none} {on_conflict}")
+        except _WRONG as error:
+            refuse_on_conflict(on_conflict, f"table {self.target.place}", error)
+        except asyncpg.PostgresError:
+            return
+
     async def publish(
         self,
         connection: Connection,
@@ -57,11 +96,8 @@ class StagingTable:
         """
         if await connection.fetchval("SELECT to_regclass($1)", self.place) is None:
             return 0
-        names = ", ".join(map(quoted, columns))
         done = await connection.execute(
-            f"INSERT INTO {self.target.place} ({names})"
-            f" SELECT {names} {self._marked} {on_conflict}",
-            marks,
+            f"{self._insert(columns)} {self._marked} {on_conflict}", marks
         )
         if done == f"INSERT 0 {rows}":
             return rows
@@ -70,6 +106,14 @@ class StagingTable:
         found: int = await connection.fetchval(f"SELECT count(*) {self._marked}", marks)
         return found
 
+    def _insert(self, columns: Sequence[str]) -> str:
+        names = ", ".join(map(quoted, columns))
+        return f"INSERT INTO {self.target.place} ({names}) SELECT {names}"
+
+    @property
+    def _from(self) -> str:
+        return f"FROM {self.place} WHERE {self.mark}"
+
     @property
     def _marked(self) -> str:
-        return f"FROM {self.place} WHERE {self.mark} = ANY($1)"
+        return f"{self._from} = ANY($1)"

@@ -17,6 +17,19 @@ from .fences import SqliteFences, first_value
 
 R = TypeVar("R")
 
+# What goes wrong with a file, and not with a statement.
+_OF_FILES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOTADB,
+}
+
 
 class SqliteFile:
     """Runs blocking calls in threads, on a connection that the first of them opens.
@@ -73,6 +86,11 @@ class SqliteFile:
                 self._opened = self._which()
             try:
                 return work(self._connection)
+            except sqlite3.DatabaseError as error:
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+                if code & 0xFF in _OF_FILES:  # the rest tells which of its kind
+                    self._tell_path(error)
+                raise
             finally:
                 if self._connection.in_transaction:
                     self._connection.rollback()
@@ -81,9 +99,12 @@ class SqliteFile:
         try:
             return self._opened_anew()
         except sqlite3.DatabaseError as error:
-            # SQLite doesn't say of which file.
-            error.args = (f"{error}: {self._path}",)
+            self._tell_path(error)
             raise
+
+    def _tell_path(self, error: sqlite3.Error) -> None:
+        """Let an error say of which file it is, which SQLite doesn't."""
+        error.args = (f"{error}: {self._path}",)
 
     def _opened_anew(self) -> sqlite3.Connection:
         # Never made: where a disk isn't mounted, or a backup is on its way, it would be

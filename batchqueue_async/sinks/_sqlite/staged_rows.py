@@ -19,6 +19,7 @@ from ..staged import Attempt, refuse_known
 from .affinity import ANY, affinity_of, declared_types
 from .fences import first_value
 from .file import find_table
+from .on_conflict import require_insert
 
 _KEY = "batchqueue_attempt"
 _ATTEMPTS = "main.batchqueue_attempts"
@@ -116,11 +117,13 @@ class StagedRows:
         found: int = first_value(self._database, query, json.dumps(names))
         return found
 
+    def require_insert(self, columns: Sequence[str], on_conflict: str) -> None:
+        insert = f"{self._insert(columns)} FROM {self._staging}"
+        require_insert(self._database, insert, on_conflict, self.table)
+
     def copy(self, names: Sequence[str], columns: Sequence[str], end: str) -> None:
-        listed = ", ".join(map(quoted, columns))
         self._database.execute(
-            f"INSERT INTO {self._target} ({listed}) SELECT {listed} {self._marked}"
-            f" ORDER BY rowid {end}",
+            f"{self._insert(columns)} {self._marked} ORDER BY rowid {end}",
             (json.dumps(names),),
         )
 
@@ -138,6 +141,10 @@ class StagedRows:
             return
         old = "target = ? COLLATE NOCASE AND started_at < datetime('now', ?)"
         self._delete(f"{_OF_EPOCH} OR {old}", (*which, self.table, _KEPT))
+
+    def _insert(self, columns: Sequence[str]) -> str:
+        listed = ", ".join(map(quoted, columns))
+        return f"INSERT INTO {self._target} ({listed}) SELECT {listed}"
 
     @property
     def _marked(self) -> str:
