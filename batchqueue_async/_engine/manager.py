@@ -17,6 +17,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 )
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.flush import Flush
+from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.stats import BatchQueueStats
@@ -92,7 +93,10 @@ class BatchQueueManager(OfOneProcess):
         try:
             await lifecycle.start(self._shared_permits)
         except BaseException:
-            del self._queues[name]
+            if parts_of(queue).state is State.RUNNING:
+                # Struck in between: it is ended with the others.
+                self._ending[id(queue)] = queue
+            self._queues.pop(name, None)
             raise
         return queue
 
@@ -140,13 +144,13 @@ class BatchQueueManager(OfOneProcess):
         """
         require_timeout("timeout", timeout)
         self._warned.discard(name)
-        queue = self._queues.pop(name, None)
+        queue = self._queues.get(name)
         if queue is None:
             same = [each for each in self._ending.values() if each.name == name]
             queue = same[-1] if same else None
         if queue is None:
             return []
-        self._ending[id(queue)] = queue
+        self._move_to_ending(queue)
         return await queue.shutdown(timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -242,15 +246,11 @@ class BatchQueueManager(OfOneProcess):
         if self._is_called_from_handler():
             self._current_closing().begin(deadline, tells=tells)
             return {}
-        while True:
+        lists = None
+        while lists is None:
+            # Again if other code has cancelled the closing task, not its caller.
             closing = self._current_closing()
-            with closing.awaited(deadline, tells=tells):
-                await self._wait_for(closing.task)
-                if not closing.task.cancelled():
-                    closing.task.result()
-                    lists = {} if tells else closing.take_lists()
-                    break
-            # Other code has cancelled the closing task, not its caller: begin again.
+            lists = await closing.lists_within(deadline, self._wait_for, tells=tells)
         if tells:
             # Leftovers went back to their queues, since each caller of `shutdown_all`
             # was cancelled.
@@ -276,9 +276,15 @@ class BatchQueueManager(OfOneProcess):
                 return queue
         if not self._queues:
             return None
-        _, queue = self._queues.popitem()
-        self._ending[id(queue)] = queue
+        queue = next(reversed(self._queues.values()))
+        self._move_to_ending(queue)
         return queue
+
+    def _move_to_ending(self, queue: BatchQueue[Any]) -> None:
+        # In this order: what strikes in between leaves no queue that nobody knows.
+        self._ending[id(queue)] = queue
+        if self._queues.get(queue.name) is queue:
+            del self._queues[queue.name]
 
     async def _wait_for(self, task: asyncio.Task[None]) -> None:
         call = current_call()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import outside
@@ -39,6 +39,8 @@ class ManagerShutdown:
         self._tells = False
         # How many callers wait for the lists of leftovers.
         self._listers = 0
+        # What was left of each queue. A caller takes it without a call in between: a
+        # signal handler that raises could cut that short, and nobody had it then.
         self._left: list[tuple[BatchQueue[Any], list[Any]]] = []
         self.task = outside(self._loop.create_task, self._run())
         self.task.set_name("closing of a manager's queues")
@@ -69,11 +71,35 @@ class ManagerShutdown:
             self._listers -= not tells
             self._return_lists()
 
-    def take_lists(self) -> dict[str, list[Any]]:
-        """Return what was left, by queue name; the first caller gets it."""
+    async def lists_within(
+        self,
+        deadline: float | None,
+        wait_for: Callable[[asyncio.Task[None]], Awaitable[None]],
+        *,
+        tells: bool,
+    ) -> dict[str, list[Any]] | None:
+        """Wait for the end; return what was left, or None if the task was cancelled."""
+        taken: list[tuple[BatchQueue[Any], list[Any]]] = []
+        try:
+            with self.awaited(deadline, tells=tells):
+                await wait_for(self.task)
+                if self.task.cancelled():
+                    return None
+                self.task.result()
+                if tells:
+                    return {}
+                lists = self._lists()
+                taken, self._left = self._left, taken
+                return lists
+        except BaseException:
+            self._left += taken
+            self._return_lists()
+            raise
+
+    def _lists(self) -> dict[str, list[Any]]:
+        """Return what is left, by queue name; the first caller takes `_left`, too."""
         lists: dict[str, list[Any]] = {}
-        left, self._left = self._left, []
-        for queue, items in left:
+        for queue, items in self._left:
             lists.setdefault(queue.name, []).extend(items)
         return lists
 
@@ -105,12 +131,11 @@ class ManagerShutdown:
 
     def _return_lists(self) -> None:
         """Return lists that no caller waits for to their queues."""
-        if self._listers:
-            return
-        left, self._left = self._left, []
-        for queue, items in left:
+        while self._left and not self._listers:
+            queue, items = self._left[0]
             if items:
                 parts_of(queue).lifecycle.give_back(items)
+            del self._left[0]
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -27,6 +27,7 @@ from batchqueue_async._engine.lifecycle.state import (
     require_own_loop,
 )
 from batchqueue_async._engine.lifecycle.tell_leftovers import (
+    say_lost,
     say_unfetched,
     tell_leftovers,
     tell_leftovers_after_loop,
@@ -58,6 +59,8 @@ class Lifecycle:
         self.on_closed: Callable[[], None] | None = None
         self._shutdown: Shutdown | None = None
         self._task: asyncio.Task[None] | None = None
+        # Closed, but known to its registry or manager: a strike may come in between.
+        self._is_releasing = False
         self._callers = 0  # Calls of `shutdown` that wait: one of them gets the list.
         # Unhandled items of an ended queue, which a call of `shutdown` may still fetch.
         self.leftovers: list[Any] = []
@@ -140,7 +143,7 @@ class Lifecycle:
         try:
             self._tell_manager()
         except BaseException:
-            self.leftovers = left  # For the next call.
+            self.give_back(left)  # For the next call.
             raise
         return left
 
@@ -170,6 +173,7 @@ class Lifecycle:
     def give_back(self, left: list[Any]) -> None:
         """Take leftovers back from a caller of `shutdown` that has no use for them."""
         self.leftovers += left
+        left.clear()
         self._registry().keep_unfetched(self)
         self._say_unfetched()
         self._tell_manager()
@@ -232,14 +236,7 @@ class Lifecycle:
     def say_lost(self) -> None:
         """Log what is lost: the program ends while another thread runs the loop."""
         if count := self.count_left():
-            logger.error(
-                "the program ends while the loop of queue %r runs: %d items are lost, "
-                "and on_error is not told",
-                self.name,
-                count,
-                queue=self.name,
-                items=count,
-            )
+            say_lost(self.parts, count)
 
     def _loop_ended(self, count: int | None) -> str:
         if count is None:
@@ -256,8 +253,9 @@ class Lifecycle:
         parts = self.parts
         shutdown = self._shutdown = self._shutdown or parts.tasks.new_shutdown()
         task = self._task
-        if parts.state not in ENDED and (task is None or _is_cut_short(task)):
-            parts.state = State.CLOSING
+        if self._is_to_end() and (task is None or _is_cut_short(task)):
+            if parts.state is State.RUNNING:
+                parts.state = State.CLOSING
             parts.tasks.close_partitions()
             # Before `create_task`, inside of which an eager task may run to its end.
             parts.tasks.drain()
@@ -266,6 +264,11 @@ class Lifecycle:
             task.add_done_callback(self._task_ended)
             self._task = task
         return shutdown
+
+    def _is_to_end(self) -> bool:
+        running = asyncio._get_running_loop()  # noqa: SLF001
+        is_releasing = self._is_releasing and running is self.parts.loop
+        return is_releasing or self.parts.state not in ENDED
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         is_stray = task.cancelled() and not is_ending(task.get_loop())
@@ -324,6 +327,7 @@ class Lifecycle:
         await self._release()
         self._say_unfetched()
         self._tell_manager()
+        self._is_releasing = False
 
     async def _release(self) -> None:
         parts = self.parts
@@ -332,6 +336,7 @@ class Lifecycle:
         if parts.handlers.attached:
             parts.handlers.detach()
         if parts.state is State.CLOSING:
+            self._is_releasing = True
             parts.state = State.CLOSED
         # This may run twice, after a cancellation: leave the pool only once.
         permit, parts.detector.permit = parts.detector.permit, None

@@ -130,3 +130,15 @@ def _call_after_loop(
             **_fields(parts, items),
             hook="on_error",
         )
+
+
+def say_lost(parts: Parts, count: int) -> None:
+    """Log what is lost at the program's end, where another thread runs the loop."""
+    logger.error(
+        "the program ends while the loop of queue %r runs: %d items are lost, "
+        "and on_error is not told",
+        parts.name,
+        count,
+        queue=parts.name,
+        items=count,
+    )

@@ -258,9 +258,11 @@ class LoopRegistry:
     async def _end_canary() -> None:
         loop = asyncio.get_running_loop()
         canary = canary_of(loop)
+        # Cancelled first: struck in between, one that nobody knows would live on.
+        if canary is not None:
+            canary.cancel()
         setattr(loop, _CANARY, None)
         if canary is not None and not canary.done():
-            canary.cancel()
             await asyncio.wait({canary})
 
     def _see_off(self, queue: Lifecycle, count: int | None) -> None:
