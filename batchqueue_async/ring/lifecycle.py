@@ -232,10 +232,8 @@ class ConsumerTasks:
             if not task.get_loop().is_running():
                 self._sequencer.end_after_loop(RingError("the program ends"))
                 self._lose(consumer, reason)
-            elif left := consumer.take_left():
-                count = len(left)
-                says = "%s: %d events are left"
-                logger.error(says, reason, count, events=count)
+            else:
+                _say_left(consumer, reason)
 
     async def _run(self, consumer: Consumer) -> None:
         # An eager task would call its handler before `start` has registered the task.
@@ -294,9 +292,17 @@ class ConsumerTasks:
         elif task.cancelled() and not self._is_stopping:
             self._is_cut_short = True
             self._sequencer.halt(RingError(f"{task.get_name()} was cancelled"))
+        if consumer is None:
+            return
         # Those that this has halted leave events behind, too.
-        if consumer is not None and self._is_cut_short:
+        if self._is_cut_short:
             self._lose(consumer, f"{task.get_name()} was cut short")
+        elif self._sequencer.is_halted and not self._is_late():
+            _say_left(consumer, f"{task.get_name()} was halted")
+
+    def _is_late(self) -> bool:
+        """Whether a shutdown tells what its deadline has left."""
+        return self._shutdown is not None and self._deadline.done()
 
 
 async def _wait_for_ever() -> None:
@@ -305,11 +311,17 @@ async def _wait_for_ever() -> None:
 
 def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | object]:
     """Log what a consumer leaves, and tell its exception handler, step by step."""
-    left = consumer.take_left()
-    if left:
-        message = f"{reason}: {len(left)} events are left"
-        logger.error(message, events=len(left))
-        yield from consumer.lose(left, RingError(message))
+    if left := _say_left(consumer, reason):
+        error = RingError(f"{reason}: {len(left)} events are left")
+        yield from consumer.lose(left, error)
+
+
+def _say_left(consumer: Consumer, reason: str) -> list[int]:
+    """Log how many events a consumer leaves; returns them."""
+    if left := consumer.take_left():
+        count = len(left)
+        logger.error("%s: %d events are left", reason, count, events=count)
+    return left
 
 
 _running: set[ConsumerTasks] = set()

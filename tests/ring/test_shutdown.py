@@ -256,7 +256,9 @@ async def test_a_handler_may_shut_its_ring_down(way: str) -> None:
     assert seen == [*range(4)]
 
 
-async def test_halting_ends_after_the_batch_at_hand() -> None:
+async def test_halting_ends_after_the_batch_at_hand(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disruptor = small(16)
     handler = Recorder()
 
@@ -272,6 +274,24 @@ async def test_halting_ends_after_the_batch_at_hand() -> None:
             ring.try_claim()
     assert handler.sequences == []
     assert disruptor.stats().consumers[0].sequence == 3
+    assert sorted(caplog.messages) == [
+        "ring consumer recorder was halted: 10 events are left",
+        "ring consumer stopping was halted: 6 events are left",
+    ]
+
+
+async def test_halting_when_all_is_handled_says_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disruptor = small()
+    handler = Recorder()
+    disruptor.handle_events_with(handler)
+    async with disruptor as ring:
+        await ring.publish_event(mark)
+        await turns()
+        ring.halt()
+    assert handler.sequences == [0]
+    assert caplog.messages == []
 
 
 async def test_until_then_it_lives_though_nobody_holds_it() -> None:
