@@ -40,7 +40,7 @@ class SizedIntake(Intake):
         size, one = self._budget.measure(item), (item,)
         sized = cast("SizedPartition[Any]", partition)
         if not sized.is_open_to_threads:
-            if sized.put_between_edges(one, (size,), size):
+            if sized.put_measured(one, (size,), size):
                 return None
             chunk = Measured(one, (size,))
         elif sized.accept_at_once(chunk := Measured(one, (size,))):

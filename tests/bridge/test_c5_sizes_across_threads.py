@@ -17,6 +17,8 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
+from batchqueue_async._engine.partitions.byte_budget import ByteBudget
+from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from tests.bridge.background import in_background
 from tests.engine.until import until
 from tests.support.oracle import check_settled
@@ -198,6 +200,28 @@ async def test_a_timeout_leaves_the_room_to_others() -> None:
         assert queue.stats().waiting_bytes == 90
         assert queue.produce_nowait(b"e" * 10)
         gate.set()
+
+
+async def test_who_is_served_is_noted_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may tell a partition's owner before a thread has placed items there."""
+    config = BatchQueueConfig[int](consumer=lambda _: None, size_of=int, buffer_bytes=9)
+    async with BatchQueue("q", config) as queue:
+        assert queue.produce_nowait(9)
+        waiting = asyncio.create_task(queue.produce(9))
+        budget, (partition,) = queue._parts.byte_budget, queue._parts.partitions
+        assert isinstance(budget, ByteBudget)
+        await asyncio.sleep(0)
+        serve_line = SizedPartition.serve_line
+
+        def told_meanwhile(served: SizedPartition[int]) -> None:
+            budget.tell_owners()
+            serve_line(served)
+
+        monkeypatch.setattr(SizedPartition, "serve_line", told_meanwhile)
+        budget.serve()
+        assert list(budget._served) == [partition]
+        monkeypatch.undo()
+        assert await waiting
 
 
 async def test_room_in_one_partition_wakes_the_owner_of_another() -> None:

@@ -246,9 +246,12 @@ class ByteBudget:
         """Serve waiting producers after a change, as far as the room goes."""
         while (first := self.first) is not None:
             number = first.lacks_room
-            # Producers on threads have their items placed here.
-            self._served[first] = None
-            first.serve_line()
+            try:
+                first.serve_line()
+            finally:
+                # Producers on threads have their items placed by it. Noted after that:
+                # the loop may tell the owner meanwhile, which would look too early.
+                self._served[first] = None
             if first.lacks_room == number:
                 break
         if self.waits_to_check:
@@ -259,16 +262,20 @@ class ByteBudget:
                 each.look_again()
 
     def tell_owners(self) -> None:
-        """Tell those who would sleep on what changes here brought. Called on the loop.
+        """Wake drain tasks for a change in another partition. Called on the loop.
 
-        They are the owners of partitions that were served because room was made in
-        another one; and if room is short, of those whose items linger.
+        Those of partitions whose producers got in, as room was made elsewhere; and if
+        room is short, those that let items linger.
         """
-        while self._served:
-            partition = next(iter(self._served))
-            partition.tell_owner()
-            # Only then: if this is struck, the next one to call it goes on.
-            self._served.pop(partition, None)
+        # A copy: threads may note others meanwhile.
+        for partition in list(self._served):
+            # No call before the `try`, so that whatever strikes, it is told later.
+            del self._served[partition]
+            try:
+                partition.tell_owner()
+            except BaseException:
+                self._served[partition] = None
+                raise
         if self.is_short and not self._is_short_known:
             self._is_short_known = True
             for partition in self._partitions:

@@ -34,7 +34,7 @@ class ProducersQueue(asyncio.Queue[T]):
     """Whether items of producers that wait on the loop are placed for them."""
 
     is_told_once = False
-    """Whether it looks at each item, and `accept_at_once` says when nobody is told."""
+    """Whether its owner is told of few items, and `accept_at_once` takes the others."""
 
     items: list[T] | deque[T]
     index: int

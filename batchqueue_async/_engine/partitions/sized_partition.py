@@ -100,16 +100,19 @@ class SizedPartition(ToldOncePartition[T]):
         if len(chunk) >= WORTH_A_LOOK:
             return False
         sizes = cast("Measured[T]", chunk).sizes
-        return self.put_between_edges(chunk, sizes, sum(sizes), tally)
+        return self.put_measured(chunk, sizes, sum(sizes), tally)
 
-    def put_between_edges(
+    def put_measured(
         self,
         chunk: Sequence[T],
         its_sizes: Sequence[Exact],
         size: Exact,
         tally: Tally | None = None,
     ) -> bool:
-        """Do it, under the guard: accept items of these sizes, `size` together."""
+        """Accept a chunk that meets no edge; the caller holds the guard.
+
+        Its items have these sizes, `size` together. Returns whether all of it is in.
+        """
         budget: ByteBudget = self.budget
         if self.is_changing or budget.is_changing:
             return False

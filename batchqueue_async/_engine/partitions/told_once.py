@@ -53,7 +53,7 @@ class ToldOncePartition(Partition[T]):
         return is_in
 
     def _put_between_edges(self, chunk: Sequence[T], tally: Tally | None) -> bool:
-        """Do it, under the guard; a subclass does, which counts what comes."""
+        """Accept a chunk that meets no edge, under the guard; subclasses count it."""
         raise NotImplementedError
 
     def _is_between_edges(self, more: int) -> bool:
