@@ -22,11 +22,11 @@ from benchmarks import (
     in_loop,
     latency,
     lone_items,
-    looked_at,
     machine,
     original_skew,
     rebalancing_cost,
     room,
+    sizes_and_keys,
     small_batches,
 )
 from benchmarks.goal import goals_table
@@ -53,7 +53,7 @@ def _in_loop(
             yield in_loop.table(kinds, name, loop, scale, turns)
     yield small_batches.table(run["asyncio"], scale, turns)
     yield room.table(run["asyncio"], scale, turns)
-    yield looked_at.table(run["asyncio"], scale, turns)
+    yield sizes_and_keys.table(run["asyncio"], scale, turns)
 
 
 def _bridge(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:

@@ -65,7 +65,7 @@ HEADINGS = {
     "in loop": "In the loop",
     "small batches": "Small batches",
     "room": "Little room",
-    "looked at": "Sizes and keys",
+    "sizes and keys": "Sizes and keys",
     "bridge": "From threads",
     "bridge uses": "",
     "busy machine": "",

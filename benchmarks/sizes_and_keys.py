@@ -9,7 +9,7 @@ from batchqueue_async import BatchQueueConfig, fair_by
 from benchmarks import ours
 from benchmarks.contender import BOUND, Contender, Items, in_loop_rate
 from benchmarks.floor import FloorQueue
-from benchmarks.peers_looked_at import FairByHand, SizedByHand, by_hand
+from benchmarks.peers_sizes_and_keys import FairByHand, SizedByHand, by_hand
 from benchmarks.scale import LoopFactory, Scale
 from benchmarks.table import Table
 from benchmarks.throughput import COLUMNS, compare
@@ -60,7 +60,7 @@ def by_hand_row(setting: str) -> str:
 def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
     """Compare each setting with the same by hand, and with a floor that has neither."""
     contenders = [one for setting in SETTINGS for one in contenders_of(setting, scale)]
-    empty = Table("looked at", "Each item is looked at", COLUMNS)
+    empty = Table("sizes and keys", "Each item is looked at", COLUMNS)
     rate = partial(in_loop_rate, items=Items(1, _MOST), loop=loop)
     return compare(empty, contenders, rate, turns)
 
