@@ -38,9 +38,6 @@ K = TypeVar("K")
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
 
-_STALE: Final = 0.05
-"""Seconds without a turn after which the callback that begins it may be lost."""
-
 _TURN = "_batchqueue_async_turn"
 _USE = "_batchqueue_async_thread_use"
 _OFTEN: Final = 0.03
@@ -163,14 +160,28 @@ class LoopTurn:
     drain task that comes then goes to the line's end.
     """
 
-    __slots__ = ("_began", "_clock", "_is_asked", "_line", "_loop", "_users")
+    __slots__ = (
+        "_began",
+        "_clock",
+        "_is_asked",
+        "_line",
+        "_loop",
+        "_turns",
+        "_users",
+        "is_shared",
+    )
+
+    is_shared: bool
+    """Whether several drain tasks work on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._clock = clock_of(loop)
         self._began = self._clock()
         self._is_asked = False
-        self._users = 0
+        # How many a callback has begun.
+        self._turns = 0
+        self._users, self.is_shared = 0, False
         # The sleeper of a cancelled drain task stays in the line, and is passed over.
         self._line: deque[Sleeper] = deque()
 
@@ -182,15 +193,12 @@ class LoopTurn:
     def join(self) -> None:
         """One more drain task works on the loop."""
         self._users += 1
+        self.is_shared = self._users > 1
 
     def leave(self) -> None:
         """A drain task has ended."""
         self._users -= 1
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several drain tasks work on the loop."""
-        return self._users > 1
+        self.is_shared = self._users > 1
 
     def is_over(self) -> bool:
         """Whether the caller has to await `next` before it calls another handler."""
@@ -199,10 +207,10 @@ class LoopTurn:
     @coroutine
     def next(self) -> Generator[Any, None, None]:
         """Wait until the caller may call a handler, in a later turn."""
-        if self._users <= 1:
+        if not self.is_shared:
             # As in `asyncio.sleep(0)`, without the price of one coroutine more.
             yield
-        if self._users <= 1:
+        if not self.is_shared:
             self._began = self._clock()
         else:
             # Also a drain task that was alone before, if others have come meanwhile.
@@ -214,12 +222,12 @@ class LoopTurn:
     def note_yield(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""
         # Of several, none knows which runs first in a turn: a callback begins it.
-        if self._users > 1:
+        if self.is_shared:
             self._ask()
 
     def note_resume(self) -> None:
         """A drain task runs again, in another turn than before."""
-        if self._users <= 1:
+        if not self.is_shared:
             self._began = self._clock()
 
     def _ask(self) -> None:
@@ -229,11 +237,17 @@ class LoopTurn:
 
     def ask_again(self) -> None:
         """Move the line on if nothing does: its callback may have been cut short."""
-        if self._line and self._clock() - self._began > _STALE:
-            self._loop.call_soon(self._begin)
+        if self._line:
+            self._loop.call_soon(self._begin_if_lost, self._turns)
+
+    def _begin_if_lost(self, turns: int) -> None:
+        # The callback that was asked for before this one would have been here by now.
+        if self._turns == turns:
+            self._begin()
 
     def _begin(self) -> None:
         self._is_asked = False
+        self._turns += 1
         line = self._line
         if line:
             # First: whatever is raised below, the line moves on in the next turn.

@@ -1,0 +1,118 @@
+"""D1: a signal handler raises as the loop's turn begins: the next call moves it on.
+
+Its callback is gone then, and the drain tasks that stand in line have nobody else.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueueConfig,
+    BatchQueueManager,
+    DrainTaskPolicy,
+    PartitionPolicy,
+    round_robin,
+)
+from batchqueue_async._loop_time import SLICE, LoopTurn
+from tests.engine.until import turns, until_soon
+from tests.support.oracle import check_settled
+
+ITEMS = 50
+Verb = Callable[[BatchQueueManager], Awaitable[object]]
+
+
+class Struck(Exception):
+    """As from a SIGALRM handler."""
+
+
+async def by_a_flush(manager: BatchQueueManager) -> None:
+    await manager.queues[0].flush()
+
+
+async def by_a_shutdown(manager: BatchQueueManager) -> None:
+    await manager.queues[0].shutdown(None)
+
+
+async def by_another_shutdown(manager: BatchQueueManager) -> None:
+    await manager.queues[0].shutdown(None)
+
+
+async def by_another_shutdown_of_all(manager: BatchQueueManager) -> None:
+    await manager.shutdown_all(None)
+
+
+UNDER_WAY: dict[Verb, Verb] = {
+    by_another_shutdown: by_a_shutdown,
+    by_another_shutdown_of_all: by_another_shutdown_of_all,
+}
+
+
+def expire_each_slice(turn: LoopTurn) -> None:
+    """Let each drain task stand in line for each of its handler calls."""
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 2 * SLICE
+        return now
+
+    turn._clock = clock
+
+
+class Strike:
+    """Raises as a turn begins, once it is armed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_armed = False
+        original = LoopTurn._begin
+
+        def begin(turn: LoopTurn) -> None:
+            if self.is_armed:
+                self.is_armed = False
+                raise Struck
+            original(turn)
+
+        monkeypatch.setattr(LoopTurn, "_begin", begin)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [by_a_flush, by_a_shutdown, by_another_shutdown, by_another_shutdown_of_all],
+)
+async def test_the_next_call_moves_the_line_on(
+    verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[int] = []
+    strike, turn = Strike(monkeypatch), LoopTurn.of(asyncio.get_running_loop())
+    expire_each_slice(turn)
+    config = BatchQueueConfig[int](
+        consumer=handled.extend,
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=round_robin,
+        max_batch=1,
+    )
+    async with BatchQueueManager() as manager:
+        queue = await manager.create("q", config)
+        await queue.produce_many(range(ITEMS))
+        first = asyncio.create_task(under_way(verb, manager))
+        await turns(10)
+        await until_soon(lambda: turn._line)
+        strike.is_armed = True
+        await turns(10)
+        assert not strike.is_armed
+        before = len(handled)
+        await turns(10)
+        assert len(handled) == before < ITEMS
+        await verb(manager)
+        await first
+        assert sorted(handled) == [*range(ITEMS)]
+        check_settled(queue)
+
+
+async def under_way(verb: Verb, manager: BatchQueueManager) -> None:
+    if verb in UNDER_WAY:
+        await UNDER_WAY[verb](manager)
