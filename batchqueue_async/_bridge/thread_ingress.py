@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from batchqueue_async._chunks import LENGTH
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
-from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
+from batchqueue_async._engine.lifecycle.state import State, admits, refuse_fork
 from batchqueue_async._engine.partitions.chunk_by_partition import runs_of
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
@@ -33,8 +34,12 @@ from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.dead_loop_watchdog import FOR_QUEUES, LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
+from batchqueue_async._threads.wake_up_file import WakeUpFile
 
 T = TypeVar("T")
+
+# Nested calls that waking a loop by its `WakeUpFile` takes at most, with one to spare.
+_STACK_TO_TELL = 4
 
 
 class ThreadWaiter(Waiter):
@@ -94,14 +99,16 @@ class ThreadTally(Tally):
 class ThreadIngress(LoopWaker[T]):
     """One queue's way in for other threads; all its bridges share it."""
 
-    guard: Guard
-
     chunk_length = LENGTH
     """How many items of a long iterable are placed together."""
 
     def __init__(self, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop, Guard())
+        super().__init__(loop)
+        self.guard = Guard()
         self.parts = parts
+        if (file := WakeUpFile.of(loop)) is not None:
+            self._wake_loop = partial(file.call, self._deliver_news)
+            self._stack_to_tell = _STACK_TO_TELL
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
         parts.layout.open_to_threads(self.guard)
         abandon_after_fork(self)
@@ -140,7 +147,8 @@ class ThreadIngress(LoopWaker[T]):
             raise
 
     def _refuse_dead(self) -> None:
-        refuse_fork(self.parts)
+        if self.parts.state is State.INHERITED:
+            refuse_fork(self.parts)
         if self.loop.is_closed() and not self.parts.state.has_begun_to_close:
             msg = f"the loop of queue {self.parts.name!r} is closed"
             raise BatchQueueError(msg)

@@ -29,7 +29,6 @@ from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.undoing import undo_append
-from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._engine.partitions.wait_for_room import (
     Tally,
     leave,
@@ -119,7 +118,7 @@ class Intake:
                 return None
             if self._loop_waker is None:
                 assert parts.loop is not None
-                self._loop_waker = LoopWaker(parts.loop, UNGUARDED)
+                self._loop_waker = LoopWaker(parts.loop)
             return self._loop_waker
         refuse_fork(parts)
         if parts.state.refuses_items or parts.ingress.loop.is_closed():

@@ -1,6 +1,5 @@
 """G1: many puts cost one wake-up of the loop, and no wake-up is lost."""
 
-import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -22,25 +21,11 @@ from batchqueue_async._bridge.thread_ingress import ThreadWaiter
 from batchqueue_async._threads import dead_loop_watchdog
 from tests.bridge.background import Stopwatch, answers, in_background, until, wait_until
 from tests.bridge.gated import Gated, partition_of
+from tests.support.wake_ups import WakeUps
 
 pytestmark = pytest.mark.real_time
 
 Bridge = SyncBatchQueue[Any]
-
-
-class Counter:
-    """Counts what other threads ask of a loop."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.wake_ups = 0
-        loop = asyncio.get_running_loop()
-        original = loop.call_soon_threadsafe
-
-        def counting(*args: Any, **kwargs: Any) -> asyncio.Handle:  # noqa: ANN401
-            self.wake_ups += 1
-            return original(*args, **kwargs)
-
-        monkeypatch.setattr(loop, "call_soon_threadsafe", counting)
 
 
 def one_by_one(bridge: Bridge) -> int:
@@ -75,12 +60,12 @@ async def test_a_burst_costs_one_wake_up(
     async with BatchQueue("q", config) as queue:
         queue.add_handler(object, handler)
         bridge = SyncBatchQueue(queue)
-        counter = Counter(monkeypatch)
+        counter = WakeUps(monkeypatch)
         # The loop is busy meanwhile: that is what makes it a burst.
         assert answers(in_background(put, bridge) for _ in range(threads)) == (
             [len(MIXED)] * threads
         )
-        assert counter.wake_ups == 1
+        assert counter.count == 1
         await queue.flush()
     assert len(handler.handled) == len(MIXED) * threads
 
@@ -89,14 +74,14 @@ async def test_each_burst_wakes_the_loop_again(monkeypatch: pytest.MonkeyPatch) 
     handler = Gated()
     async with BatchQueue("q", BatchQueueConfig[int](consumer=handler)) as queue:
         bridge = SyncBatchQueue(queue)
-        counter = Counter(monkeypatch)
+        counter = WakeUps(monkeypatch)
         for burst in range(5):
             answers([in_background(bridge.produce_many, range(10))])
             expected = 10 * (burst + 1)
             await until(
                 lambda expected=expected: len(handler.handled) == expected  # type: ignore[misc]
             )
-        assert counter.wake_ups == 5
+        assert counter.count == 5
 
 
 async def test_what_a_refused_item_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,14 +90,14 @@ async def test_what_a_refused_item_costs(monkeypatch: pytest.MonkeyPatch) -> Non
     config = BatchQueueConfig[int](buffer_size=1, consumer=handler)
     async with BatchQueue("q", config) as queue:
         bridge = SyncBatchQueue(queue)
-        counter = Counter(monkeypatch)
+        counter = WakeUps(monkeypatch)
         tries = 100
 
         def insist() -> int:
             return sum(bridge.produce(item, timeout=0) for item in range(tries))
 
         assert answers([in_background(insist)]) == [1]
-        assert counter.wake_ups <= 2
+        assert counter.count <= 2
         handler.gate.set()
 
 

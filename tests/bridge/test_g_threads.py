@@ -25,6 +25,7 @@ from batchqueue_async import (
 from tests.bridge.background import PATIENCE, wait_until
 from tests.bridge.gated import partition_of
 from tests.support.oracle import check_accounts, check_settled
+from tests.support.wake_ups import WakeUps
 
 
 @pytest.fixture
@@ -225,16 +226,7 @@ async def test_blocking_calls_on_the_loops_own_thread_raise_at_once() -> None:
 async def test_many_puts_cost_one_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
         sync_queue = SyncBatchQueue(queue)
-        wake_ups = 0
-        loop = asyncio.get_running_loop()
-        original = loop.call_soon_threadsafe
-
-        def counting(callback: Callable[[], object]) -> asyncio.Handle:
-            nonlocal wake_ups
-            wake_ups += 1
-            return original(callback)
-
-        monkeypatch.setattr(loop, "call_soon_threadsafe", counting)
+        wake_ups = WakeUps(monkeypatch)
 
         def burst() -> None:
             for item in range(1000):
@@ -244,7 +236,7 @@ async def test_many_puts_cost_one_wake_up(monkeypatch: pytest.MonkeyPatch) -> No
         thread.start()
         # The loop does not run meanwhile, so nothing but the first put is an edge.
         thread.join()
-        assert wake_ups == 1
+        assert wake_ups.count == 1
         await queue.flush()
         assert queue.stats().handled == 1000
 

@@ -95,7 +95,7 @@ def test_the_loop_is_woken_without_it(loop_thread: LoopThread) -> None:
         held.append(inbox.guard.is_mine)
         wake()
 
-    inbox._wake_loop = wake_loop  # type: ignore[method-assign]
+    inbox._wake_loop = wake_loop
     assert queue.produce(1)
     assert queue.produce_many([2, 3]) == 2
     queue.flush()

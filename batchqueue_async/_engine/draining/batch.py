@@ -287,7 +287,7 @@ class Grouping(Generic[T]):
             return None
         try:
             if registration is None:
-                if not self._have_one_type(partition, items):
+                if len(items) > 1 and not self._have_one_type(partition, items):
                     return None
                 registration = self._handler_of(type(items[0]))
         except Exception:  # noqa: BLE001 - a metaclass may do anything

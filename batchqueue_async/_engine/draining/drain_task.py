@@ -147,7 +147,8 @@ class DrainTask(Generic[T]):
                 found, items = yield from self._cycle(waiting, now)
             finally:
                 self._end_cycle()
-            if self._finish_if_done():
+            may_end = self._phase is not _RUNNING or self.in_flight.is_stopped
+            if may_end and self._finish_if_done():
                 return
             if found:
                 self._gathering.delivered(items, started)

@@ -115,7 +115,8 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        owned = self._owned_now()
+        is_known = self._parts.ownership.version == self._seen
+        owned = self._owned if is_known else self._owned_now()  # Spares a call.
         return [each for each in owned if each.items and each.pausing is None]
 
     def arrival_ends_nap(

@@ -130,7 +130,7 @@ class Layout:
         added = [_new_partition(parts, index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
-                partition.open_to_threads(parts.ingress.guard)
+                partition.open_to_threads(parts.placement.guard)
             parts.batch_terms.apply_to(partition)
         try:
             parts.partitions.extend(added)

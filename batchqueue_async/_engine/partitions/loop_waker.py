@@ -8,9 +8,8 @@ tasks are told in a callback, when no change is half done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from batchqueue_async._policies.errors import with_accepted
 
@@ -29,13 +28,12 @@ _STACK_TO_TELL_IN_DEBUG_MODE = 24
 class LoopWaker(Generic[T]):
     """Wakes one loop, once for all that comes before it looks."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, guard: AbstractContextManager[Any]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.guard = guard
         self._news: list[Partition[T]] = []
         self._is_posted = False
+        self._wake_loop: Callable[[], object] = self._call_soon
+        self._stack_to_tell = 0
 
     def put(
         self, partition: Partition[T], run: Sequence[T], tally: Tally | None = None
@@ -48,8 +46,7 @@ class LoopWaker(Generic[T]):
         # The loop could look in between, so it is told after the acceptance. Telling it
         # takes more room on the stack: without that room nothing is accepted.
         if not self._is_posted:
-            is_debug = self.loop.get_debug()
-            _need_stack(_STACK_TO_TELL_IN_DEBUG_MODE if is_debug else _STACK_TO_TELL)
+            _need_stack(self._stack_to_tell or self._stack_of_asyncio())
         placed: int | None = None
         try:
             placed = partition.offer(run)
@@ -73,12 +70,10 @@ class LoopWaker(Generic[T]):
         """Tell the loop; it is woken once, however much comes before it looks."""
         calls = False
         try:
-            with self.guard:
-                self._news.append(partition)
-                if not self._is_posted:
-                    calls = self._is_posted = True
-            # After the guard is released: the system call lets other threads run.
-            if calls:
+            # In this order: once the loop has taken note, whoever comes wakes it again.
+            self._news.append(partition)
+            if not self._is_posted:
+                calls = self._is_posted = True
                 self._wake_loop()
         except BaseException:
             # After a Ctrl-C in between, the next one to post wakes the loop.
@@ -86,7 +81,7 @@ class LoopWaker(Generic[T]):
                 self._is_posted = False
             raise
 
-    def _wake_loop(self) -> None:
+    def _call_soon(self) -> None:
         # Not `contextlib.suppress`, which is three calls more for a lone item.
         try:  # noqa: SIM105
             self.loop.call_soon_threadsafe(self._deliver_news)
@@ -94,10 +89,14 @@ class LoopWaker(Generic[T]):
             # The loop closes in this very moment: whoever waits will find that out.
             pass
 
+    def _stack_of_asyncio(self) -> int:
+        is_debug = self.loop.get_debug()
+        return _STACK_TO_TELL_IN_DEBUG_MODE if is_debug else _STACK_TO_TELL
+
     def _deliver_news(self) -> None:
         try:
-            # First, so without the guard: who posts from here on wakes the loop again,
-            # and what was posted before is in the copy.
+            # First: who posts from here on wakes the loop again, and what was posted
+            # before is in the copy.
             self._is_posted = False
             news = self._news.copy()
             told = dict.fromkeys(news)

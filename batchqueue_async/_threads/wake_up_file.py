@@ -1,0 +1,111 @@
+"""Calls back on asyncio's own loop, from other threads, with few system calls.
+
+`loop.call_soon_threadsafe` writes a byte into a socket, and the loop reads until there
+is nothing more: two calls, and an exception. An eventfd is written once and read once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+
+from batchqueue_async._loop_close import call_at_close
+from batchqueue_async._loop_time import kept_by
+
+_FILE = "_batchqueue_async_wake_up_file"
+
+# Files whose loops are closed. They stay open for other loops, since a thread may be
+# about to write: to the loop that has it next that is a wake-up for nothing, but under
+# the number of a closed file it could write into anybody's.
+_spare: list[int] = []
+
+
+class WakeUpFile:
+    """What all queues on one loop have it woken by, from other threads."""
+
+    __slots__ = ("_calls", "_number", "_process")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._calls: deque[Callable[[], None]] = deque()
+        self._process = os.getpid()
+        try:
+            self._number = _spare.pop()
+        except IndexError:
+            self._number = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            loop.add_reader(self._number, self._run)
+            call_at_close(loop, self._leave_spare)
+        except BaseException:
+            loop.remove_reader(self._number)
+            self._leave_spare()
+            raise
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop) -> WakeUpFile | None:
+        """Return the loop's file; the first call, on the loop's thread, opens it.
+
+        None where there is no such thing: on another system, for a loop that is woken
+        in a way of its own, such as uvloop's, and if no more files can be opened.
+        """
+        if not _is_woken_by_files(loop) or not hasattr(os, "eventfd"):
+            return None
+        try:
+            return kept_by(loop, _FILE, lambda: WakeUpFile(loop))
+        except OSError:
+            return None
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Have the loop call back in its next turn; never, if it is closed.
+
+        If this raises, or the callback does, that may be called once more.
+        """
+        self._calls.append(callback)
+        os.eventfd_write(self._number, 1)
+
+    def _run(self) -> None:
+        calls = self._calls
+        try:
+            try:  # noqa: SIM105 - `suppress` is three calls more for a lone item
+                os.eventfd_read(self._number)
+            except BlockingIOError:
+                # A handler that runs the loop inside of itself has read it.
+                pass
+            # Whoever comes meanwhile has written again.
+            for _ in range(len(calls)):
+                first = calls[0]
+                first()
+                # Not before it has returned: it must not be lost if a signal handler
+                # raises. Such a loop inside of a handler may have done it.
+                if calls and calls[0] is first:
+                    del calls[0]
+        except BaseException:
+            # One that always raises must not keep the others from being called.
+            calls.rotate(-1)
+            os.eventfd_write(self._number, 1)
+            raise
+
+    def _leave_spare(self) -> None:
+        # A child that was forked meanwhile would read what its parent's loop waits for.
+        if self._process == os.getpid():
+            _spare.append(self._number)
+
+
+def _is_woken_by_files(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether it is asyncio's, or a subclass that doesn't change how it is woken."""
+    kind, base = type(loop), asyncio.SelectorEventLoop
+    return isinstance(loop, base) and all(
+        getattr(kind, name, None) is getattr(base, name, None)
+        # Of a loop in virtual time a file would have to be known as one for calls.
+        for name in ("call_soon_threadsafe", "_write_to_self", "time")
+    )
+
+
+def _leave_to_parent() -> None:
+    while _spare:
+        os.close(_spare.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
