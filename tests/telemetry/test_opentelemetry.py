@@ -21,6 +21,7 @@ from batchqueue_async import (
 )
 from batchqueue_async.telemetry import instrument
 from batchqueue_async.telemetry._metric_table import HISTOGRAMS, METRICS
+from batchqueue_async.telemetry._opentelemetry import _Recorder
 
 
 class Collected:
@@ -232,3 +233,45 @@ async def test_a_provider_is_not_kept() -> None:
     del collected
     gc.collect()
     assert provider() is None
+
+
+@pytest.mark.real_time
+async def test_each_collection_has_the_figures_of_its_moment() -> None:
+    """A last one, at the end of a program, may come right after the one before."""
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    async with BatchQueue("q", BatchQueueConfig(consumer=store)) as queue:
+        with instrument(queue, meter_provider=collected.provider):
+            for number in range(1, 4):
+                await queue.produce(number)
+                await queue.flush()
+                assert collected.value("items.accepted", queue="q") == number
+
+
+@pytest.mark.real_time
+async def test_nothing_is_kept_of_queues_that_a_manager_had() -> None:
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    async with BatchQueueManager() as manager:
+        with instrument(manager, meter_provider=collected.provider):
+
+            async def open_and_end() -> None:
+                queue = await manager.create("q", BatchQueueConfig(consumer=store))
+                await queue.produce(1)
+                await manager.shutdown("q")
+
+            def recorders() -> int:
+                gc.collect()
+                return sum(type(each) is _Recorder for each in gc.get_objects())
+
+            await open_and_end()
+            before = recorders()
+            for _ in range(20):
+                await open_and_end()
+            assert recorders() <= before
