@@ -135,7 +135,8 @@ class ForeachBatchSink(Generic[T]):
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):
                 self._refuse_second_frame(df, epoch)
-                _tell_skipped(epoch, is_later=_is_later(self._called, called))
+                is_later = _is_later(self._called, called)
+                _tell_skipped(epoch, self._is_odd(epoch, self._sink, is_later=is_later))
             else:
                 self._attempt_epoch(df, epoch, self._sink)
 
@@ -157,6 +158,17 @@ class ForeachBatchSink(Generic[T]):
             self._give_up(epoch, sink)
             raise
         self._committed = epoch, _run_id(df), df
+
+    def _is_odd(self, epoch: Epoch, sink: EpochSink[Any], *, is_later: bool) -> str:
+        """Return what is odd about an epoch that is committed already, or "".
+
+        Spark delivers the last micro-batch of the run before again, and no other.
+        """
+        if is_later:
+            return "it is not the first of this run"
+        after = Epoch(epoch.query, epoch.batch + 1)
+        is_last = not self._sync_queue.call(sink.is_committed, after)
+        return "" if is_last else "it was not the last of the run before"
 
     def _refuse_second_frame(self, df: DataFrame, epoch: Epoch) -> None:
         """Raise if this run has committed other rows as this epoch.
@@ -231,20 +243,18 @@ def _is_later(
     return before is not None and now[1] == before[1] and now[0] != before[0]
 
 
-def _tell_skipped(epoch: Epoch, *, is_later: bool) -> None:
-    """Log it, as a warning where no restart of the query explains it.
-
-    Spark delivers the last micro-batch of the run before again, and no other.
-    """
-    if not is_later:
+def _tell_skipped(epoch: Epoch, why: str) -> None:
+    """Log it, as a warning where no restart of the query explains it."""
+    if not why:
         says = "%s is committed already: skipped"
         logger.info(says, epoch, extra=fields_of(epoch))
         return
     logger.warning(
-        "%s is committed already: skipped, though it is not the first of this run. If"
-        " the checkpoint is no older state of itself, its rows are lost: another query"
-        " goes on with a copy of it, or another sink writes into the same table",
+        "%s is committed already: skipped, though %s. Rows that it has now, and had not"
+        " then, are lost: the checkpoint was restored from an older state, another"
+        " query goes on with a copy of it, or another sink writes into the same table",
         epoch,
+        why,
         extra=fields_of(epoch),
     )
 
