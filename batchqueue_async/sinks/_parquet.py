@@ -24,7 +24,7 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason
 
-from ._parquet_columns import dictionary_columns, with_nullable_parts
+from ._parquet_columns import dictionary_columns, same_schema, with_nullable_parts
 from .epoch_attempts import prefix
 from .epochs import Epoch
 from .error_paths import telling_path
@@ -298,6 +298,7 @@ class StagedFile:
         self._compression = compression
         self._lock = threading.Lock()
         self.columns: list[str] = []
+        self._schema: pa.Schema | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._is_made = False
@@ -326,6 +327,7 @@ class StagedFile:
                 self._unsealed.touch(exist_ok=False)
                 self._is_made = True
             for batch in batches:
+                self._schema = same_schema(self._schema, batch.schema)
                 self.columns = batch.schema.names
                 self._waiting.append(batch)
                 self._waiting_rows += batch.num_rows
