@@ -220,10 +220,10 @@ class ForeachBatchSink(Generic[T]):
         """Return the handler that gets the rows, as tuples or as record batches."""
         queue = self._sync_queue.queue
         if queue.config.consumer is not None:
-            return queue.config.consumer
+            return _behind(queue.config.consumer)
         kind = pa.RecordBatch if self._to_items is to_batches else tuple
         found = queue._parts.handlers.of_exactly(kind)  # noqa: SLF001 - no public way
-        return None if found is None else found.handler
+        return None if found is None else _behind(found.handler)
 
     def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:
@@ -234,6 +234,22 @@ class ForeachBatchSink(Generic[T]):
             logger.exception(says, epoch, extra=fields_of(epoch))
         with contextlib.suppress(Exception):
             self._way_in.settle(self._sync_queue, epoch, self._timeout)
+
+
+# Bounded, since an object that has every attribute would wrap others without end.
+_MOST_WRAPPERS = 16
+
+
+def _behind(handler: object) -> object:
+    """Return what stands behind a handler's own method, or a wrapper such as a span's.
+
+    A wrapper is known by its `__wrapped__`: it passes on what it gets.
+    """
+    for _ in range(_MOST_WRAPPERS):
+        handler = getattr(handler, "__wrapped__", handler)
+    if getattr(handler, "__name__", "") == "consume":
+        handler = getattr(handler, "__self__", handler)
+    return handler
 
 
 def _is_later(
