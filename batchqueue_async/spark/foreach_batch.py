@@ -222,7 +222,7 @@ class ForeachBatchSink(Generic[T]):
         if queue.config.consumer is not None:
             return _behind(queue.config.consumer)
         kind = pa.RecordBatch if self._to_items is to_batches else tuple
-        found = queue._parts.handlers.of_exactly(kind)  # noqa: SLF001 - no public way
+        found = queue._parts.handlers.nearest(kind)  # noqa: SLF001 - no public way
         return None if found is None else _behind(found.handler)
 
     def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:

@@ -102,11 +102,11 @@ def test_who_stands_in_for_the_writer_changes_no_columns(
         database.execute("CREATE TABLE t (id, v)")
         query = "SELECT 'x' AS v, 1L AS id"
         for stand_in in (attrgetter("consume"), with_links):
-            for by_type in (None, tuple):
+            for by_type in (None, tuple, object):
                 sink = SqliteEpochSink[Any](path, "t", ("id", "v"))
                 run(query, sink, by_type=by_type, stand_in=stand_in)
 
-        assert database.execute("SELECT id, v FROM t").fetchall() == [(1, "x")] * 4
+        assert database.execute("SELECT id, v FROM t").fetchall() == [(1, "x")] * 6
 
 
 def test_the_same_code_fills_postgresql(
