@@ -275,3 +275,20 @@ async def test_nothing_is_kept_of_queues_that_a_manager_had() -> None:
             for _ in range(20):
                 await open_and_end()
             assert recorders() <= before
+
+
+@pytest.mark.real_time
+def test_a_queue_that_is_the_target_itself_is_read_after_its_end() -> None:
+    """As in a job that ends before anybody has looked."""
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    loop_thread = LoopThread()
+    loop_thread.start()
+    queue = loop_thread.open("q", BatchQueueConfig(consumer=store))
+    with instrument(queue, meter_provider=collected.provider):
+        queue.produce_many(range(10))
+        loop_thread.stop()
+        assert collected.value("items.settled", queue="q", outcome="handled") == 10
