@@ -120,7 +120,8 @@ class Instrumentation:
                 raise BatchQueueError(msg)
             watched = run.manager
         if isinstance(watched, BatchQueueManager):
-            self._endings.append(on_create(watched, self._listen))
+            note_end = self._source.note_end
+            self._endings.append(on_create(watched, self._listen, note_end))
             return
         for queue in queues_of(watched):
             self._listen(queue)

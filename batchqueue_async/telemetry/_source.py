@@ -7,8 +7,9 @@ import contextlib
 import os
 import threading
 from asyncio import _get_running_loop
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -40,6 +41,8 @@ Target = Watched | Sequence[Watched]
 """One of these, or several."""
 
 PATIENCE = 0.5
+# Last figures that wait for a look, which may never come.
+_MOST_ENDED = 1_000
 
 _HERE = (BatchQueue, SyncBatchQueue, BatchQueueManager, LoopThread)
 
@@ -83,6 +86,15 @@ class Source:
         self._patience = patience
         self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
+        # What was seen last of queues that have ended since the last look.
+        self._ended: deque[Reading] = deque(maxlen=_MOST_ENDED)
+
+    def note_end(self, queue: BatchQueue[Any]) -> None:
+        """Keep the last figures of a queue for the next look.
+
+        Its manager has just forgotten it.
+        """
+        self._ended.extend(self._look_at([queue], loop_responds=True))
 
     def read(self) -> list[Reading]:
         """Return what all queues look like now.
@@ -101,7 +113,14 @@ class Source:
             for reading in self._read_on(loop, queues)
         ]
         elsewhere = (each for each in self.watched if not isinstance(each, _HERE))
-        return [*here, *(each for known in elsewhere for each in _told_by(known))]
+        last = [self._ended.popleft() for _ in range(len(self._ended))]
+        # Of one that has ended since it was looked at, above, the last figures count.
+        gone = {each.identity for each in last}
+        here = [each for each in here if each.identity not in gone]
+        # An object's number may be another one's by now, which would take its place.
+        last = [replace(each, identity=object()) for each in last]
+        told = (each for known in elsewhere for each in _told_by(known))
+        return [*here, *last, *told]
 
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]

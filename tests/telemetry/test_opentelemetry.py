@@ -292,3 +292,50 @@ def test_a_queue_that_is_the_target_itself_is_read_after_its_end() -> None:
         queue.produce_many(range(10))
         loop_thread.stop()
         assert collected.value("items.settled", queue="q", outcome="handled") == 10
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("is_looked_at", [False, True])
+async def test_a_collection_after_the_end_has_what_came_since_the_one_before(
+    *, is_looked_at: bool
+) -> None:
+    """Or counters lack what a shutdown has handled, and all of a short job."""
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    def handled() -> float | None:
+        return collected.value("items.settled", queue="q", outcome="handled")
+
+    manager = BatchQueueManager()
+    with instrument(manager, meter_provider=collected.provider):
+        for _ in range(20):
+            queue = await manager.create("q", BatchQueueConfig(consumer=store))
+            await queue.produce_many(range(10))
+            if is_looked_at:
+                assert handled() == 0
+            await manager.shutdown("q")
+            del queue  # another one may have its number
+            if is_looked_at:
+                assert handled() == 10
+                assert handled() is None
+        if not is_looked_at:
+            assert handled() == 10 * 20
+
+
+@pytest.mark.real_time
+def test_so_has_one_after_a_loop_thread_s_end() -> None:
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    with LoopThread() as loop_thread:
+        instrumentation = instrument(loop_thread, meter_provider=collected.provider)
+        queue = loop_thread.open("q", BatchQueueConfig(consumer=store))
+        queue.produce_many(range(10))
+
+    assert collected.value("items.settled", queue="q", outcome="handled") == 10
+    assert collected.value("items.settled", queue="q", outcome="handled") is None
+    instrumentation.close()
