@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -186,11 +187,11 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
                 raise  # for instance, the disk is gone
         else:
             return
-        msg = (
-            f"the folder {folder.name} of this attempt is gone: another process has"
-            " begun the same epoch, such as a second driver of one checkpoint"
+        told = (
+            "the folder of this attempt is gone: another process has begun the same"
+            " epoch, such as a second driver of one checkpoint"
         )
-        raise BatchQueueError(msg)
+        raise FileNotFoundError(errno.ENOENT, told, str(folder))
 
     async def _discard(self, epoch: Epoch, attempt: _Attempt) -> None:
         def discard() -> None:

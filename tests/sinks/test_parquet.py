@@ -210,7 +210,7 @@ async def test_a_second_process_at_an_epoch_is_told_of(
         await first.write(FIRST, [batch_of(2)])
         await first.commit(FIRST)
 
-    with pytest.raises(BatchQueueError, match="another process has begun the same"):
+    with pytest.raises(FileNotFoundError, match="another process has begun the same"):
         await go_on()
 
 
@@ -232,7 +232,7 @@ async def test_a_disk_that_is_gone_is_no_other_process(tmp_path: Path) -> None:
     await sink.begin(FIRST)
     (tmp_path / "mounted").rename(tmp_path / "elsewhere")
 
-    with pytest.raises(FileNotFoundError, match="mounted"):
+    with pytest.raises(FileNotFoundError, match=r"such file.*mounted"):
         await sink.write(FIRST, [batch_of(1)])
 
 
