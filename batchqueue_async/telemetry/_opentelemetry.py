@@ -161,6 +161,8 @@ class _Observed:
         self._read_at = float("-inf")
         # Which metrics have been told of it: who asks again is another collection.
         self._told: set[str] = set()
+        # The last figures of queues, which this collection has.
+        self._ended: list[Reading] = []
         self.record: tuple[Callable[..., None], ...] = tuple(
             meter.create_histogram(
                 each.name,
@@ -200,14 +202,26 @@ class _Observed:
     def _read(self, metric: str) -> list[Reading]:
         with self._reading:
             known, age = self._open, time.monotonic() - self._read_at
-            if known is not self._read_of or age > _FRESH or metric in self._told:
-                self._told.clear()
-                found = (each for source in known for each in source.read())
-                # Each queue once, though it may have been instrumented twice.
-                self._readings = [*{each.identity: each for each in found}.values()]
+            begins = not self._told or metric in self._told
+            if begins or known is not self._read_of or age > _FRESH:
+                found = [each for source in known for each in source.read()]
+                if begins:  # so that each metric has them, however long it takes
+                    self._told.clear()
+                    ended = (each for source in known for each in source.take_ended())
+                    self._ended = [*{each.identity: each for each in ended}.values()]
+                self._readings = self._together(found)
                 self._read_of, self._read_at = known, time.monotonic()
             self._told.add(metric)
             return self._readings
+
+    def _together(self, found: list[Reading]) -> list[Reading]:
+        """Return readings with those of queues that have ended, each queue once.
+
+        It may have been instrumented twice, or have ended since it was looked at.
+        """
+        gone = {each.identity for each in self._ended}
+        here = {each.identity: each for each in found if each.identity not in gone}
+        return [*here.values(), *self._ended]
 
 
 _observed: WeakKeyDictionary[MeterProvider, _Observed] = WeakKeyDictionary()

@@ -9,9 +9,10 @@ import threading
 from asyncio import _get_running_loop
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+from weakref import ref
 
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
@@ -86,14 +87,11 @@ class Source:
         self._patience = patience
         self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
-        # What was seen last of queues that have ended since the last look.
+        # What was seen last of queues that have ended, until it is taken.
         self._ended: deque[Reading] = deque(maxlen=_MOST_ENDED)
 
     def note_end(self, queue: BatchQueue[Any]) -> None:
-        """Keep the last figures of a queue for the next look.
-
-        Its manager has just forgotten it.
-        """
+        """Keep the last figures of a queue, which its manager has just forgotten."""
         self._ended.extend(self._look_at([queue], loop_responds=True))
 
     def read(self) -> list[Reading]:
@@ -113,14 +111,11 @@ class Source:
             for reading in self._read_on(loop, queues)
         ]
         elsewhere = (each for each in self.watched if not isinstance(each, _HERE))
-        last = [self._ended.popleft() for _ in range(len(self._ended))]
-        # Of one that has ended since it was looked at, above, the last figures count.
-        gone = {each.identity for each in last}
-        here = [each for each in here if each.identity not in gone]
-        # An object's number may be another one's by now, which would take its place.
-        last = [replace(each, identity=object()) for each in last]
-        told = (each for known in elsewhere for each in _told_by(known))
-        return [*here, *last, *told]
+        return [*here, *(each for known in elsewhere for each in _told_by(known))]
+
+    def take_ended(self) -> list[Reading]:
+        """Return the last figures of queues that have ended since the last call."""
+        return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]
@@ -147,9 +142,16 @@ class Source:
         self, queues: list[BatchQueue[Any]], *, loop_responds: bool
     ) -> list[Reading]:
         return [
-            Reading(id(queue), self._overview(parts), loop_responds, parts.state)
+            Reading(_identity(queue), self._overview(parts), loop_responds, parts.state)
             for queue, parts in ((queue, parts_of(queue)) for queue in queues)
         ]
+
+
+def _identity(queue: BatchQueue[Any]) -> object:
+    """Return what is the same for this queue alone, whatever has its number later."""
+    known = ref(queue)
+    hash(known)  # which it keeps, and has not got any more if the queue has gone
+    return known
 
 
 def _watched(target: object) -> tuple[Watched, ...]:

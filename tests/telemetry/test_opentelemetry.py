@@ -19,9 +19,8 @@ from batchqueue_async import (
     BatchQueueManager,
     LoopThread,
 )
-from batchqueue_async.telemetry import instrument
+from batchqueue_async.telemetry import _opentelemetry, instrument
 from batchqueue_async.telemetry._metric_table import HISTOGRAMS, METRICS
-from batchqueue_async.telemetry._opentelemetry import _Recorder
 
 
 class Collected:
@@ -194,7 +193,7 @@ async def test_a_queue_that_is_instrumented_twice_records_each_batch_once() -> N
 BEFORE_AND_AFTER = """
 import asyncio
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async.telemetry import instrument
+from batchqueue_async.telemetry import _opentelemetry, instrument
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -268,7 +267,9 @@ async def test_nothing_is_kept_of_queues_that_a_manager_had() -> None:
 
             def recorders() -> int:
                 gc.collect()
-                return sum(type(each) is _Recorder for each in gc.get_objects())
+                return sum(
+                    type(each) is _opentelemetry._Recorder for each in gc.get_objects()
+                )
 
             await open_and_end()
             before = recorders()
@@ -322,6 +323,30 @@ async def test_a_collection_after_the_end_has_what_came_since_the_one_before(
                 assert handled() is None
         if not is_looked_at:
             assert handled() == 10 * 20
+
+
+@pytest.mark.real_time
+async def test_each_metric_has_it_once_however_long_a_collection_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected = Collected()
+    manager = BatchQueueManager()
+    # Each metric looks anew.
+    monkeypatch.setattr(_opentelemetry, "_FRESH", -1.0)
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    with (
+        instrument(manager, meter_provider=collected.provider),
+        instrument([manager], meter_provider=collected.provider),
+    ):
+        for name in ("items.accepted", "partition.count"):
+            queue = await manager.create("q", BatchQueueConfig(consumer=store))
+            await queue.produce_many(range(10))
+            await manager.shutdown("q")
+            expected = {"items.accepted": 10, "partition.count": 1}[name]
+            assert collected.value(name, queue="q") == expected
 
 
 @pytest.mark.real_time
