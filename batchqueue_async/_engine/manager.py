@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
@@ -36,6 +36,8 @@ from batchqueue_async._shielding import Shielded
 from batchqueue_async._validation import require_timeout
 from batchqueue_async._wording import shown
 
+Tell: TypeAlias = Callable[[BatchQueue[Any]], None]
+
 
 class BatchQueueManager(OfOneProcess):
     """The queues of one application, or of one part of it.
@@ -61,8 +63,8 @@ class BatchQueueManager(OfOneProcess):
         self._warned: set[str] = set()
         self._closing: ManagerShutdown | None = None
         self._shared_permits = SharedPermits()
-        # For telemetry: told of each queue before it starts.
-        self._on_create: list[Callable[[BatchQueue[Any]], None]] = []
+        # For telemetry: told of each queue before it starts, and when it is forgotten.
+        self._told: list[tuple[Tell, Tell]] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,7 +87,7 @@ class BatchQueueManager(OfOneProcess):
             msg = f"name must be unique in its manager, got {name!r} twice"
             raise DuplicateQueue(msg)
         queue = BatchQueue(name, config)
-        for tell in self._on_create:
+        for tell, _ in self._told:
             tell(queue)
         lifecycle = parts_of(queue).lifecycle
         lifecycle.on_closed = partial(self._forget, queue)
@@ -304,13 +306,16 @@ class BatchQueueManager(OfOneProcess):
     def _forget(self, queue: BatchQueue[Any]) -> None:
         """Drop a closed queue; keep it in `_ending` until its leftovers are fetched."""
         # Its name may be another queue's by now.
-        if self._queues.get(queue.name) is queue:
+        is_current = self._queues.get(queue.name) is queue
+        if is_current:
             del self._queues[queue.name]
             self._warned.discard(queue.name)
         if _has_leftovers(queue):
             self._ending[id(queue)] = queue
-        else:
-            self._ending.pop(id(queue), None)
+            return
+        was_ending = self._ending.pop(id(queue), None) is not None
+        for _, tell_end in self._told if is_current or was_ending else ():
+            tell_end(queue)
 
     def _compare(
         self, name: str, existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]
@@ -331,17 +336,18 @@ class BatchQueueManager(OfOneProcess):
 
 
 def on_create(
-    manager: BatchQueueManager, tell: Callable[[BatchQueue[Any]], None]
+    manager: BatchQueueManager, tell: Tell, tell_end: Tell
 ) -> Callable[[], None]:
-    """Have `tell` called for each queue, existing ones first; not for users.
+    """Have each queue told, existing ones first, and as it is forgotten; not for users.
 
     Returns:
         A function that ends it.
     """
     for queue in manager.queues:
         tell(queue)
-    manager._on_create.append(tell)  # noqa: SLF001
-    return partial(manager._on_create.remove, tell)  # noqa: SLF001
+    both = tell, tell_end
+    manager._told.append(both)  # noqa: SLF001
+    return partial(manager._told.remove, both)  # noqa: SLF001
 
 
 async def settle_all(

@@ -24,9 +24,10 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason
 
-from ._parquet_columns import dictionary_columns, with_nullable_parts
+from ._parquet_columns import dictionary_columns, same_schema, with_nullable_parts
 from .epoch_attempts import prefix
 from .epochs import Epoch
+from .error_paths import telling_path
 from .staged import StagedRowsMissing, require_same_columns
 
 _MANIFEST = "_manifest.json"
@@ -134,7 +135,8 @@ class ParquetDirectory:
             require_same_columns([part.columns for part in parts])
             folder = self._run_folder(epoch, f"publish {uuid4().hex}")
             try:
-                _gather(folder, epoch, parts)
+                with telling_path(folder):
+                    _gather(folder, epoch, parts)
                 folder.rename(self.folder(epoch))
             except (OSError, StagedRowsMissing):
                 # Another process may have published the epoch, and cleaned up, since.
@@ -296,6 +298,7 @@ class StagedFile:
         self._compression = compression
         self._lock = threading.Lock()
         self.columns: list[str] = []
+        self._schema: pa.Schema | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._is_made = False
@@ -324,6 +327,7 @@ class StagedFile:
                 self._unsealed.touch(exist_ok=False)
                 self._is_made = True
             for batch in batches:
+                self._schema = same_schema(self._schema, batch.schema)
                 self.columns = batch.schema.names
                 self._waiting.append(batch)
                 self._waiting_rows += batch.num_rows
@@ -358,7 +362,7 @@ class StagedFile:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        with self._lock:
+        with self._lock, telling_path(self.path):
             if self._failure is not None:
                 why = reason(self._failure)
                 msg = f"a write of this epoch has failed ({why}): start again"

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .checks import listed
+
 # Of 10,000 rows with values out of 50,000 nine in ten are different.
 _SAMPLE = 10_000
 _MOST_DISTINCT = 0.9
@@ -41,6 +43,25 @@ def _part(field: pa.Field, *, nullable: bool | None = None) -> pa.Field:
     may_be_null = field.nullable if nullable is None else nullable
     kind = _with_nullable_parts(field.type)
     return field.with_type(kind).with_nullable(may_be_null)
+
+
+def same_schema(first: pa.Schema | None, other: pa.Schema) -> pa.Schema:
+    """Return a file's schema; refuse another one as it comes, not as it is written."""
+    if first is None or first.equals(other):
+        return first or other
+    msg = (
+        "record batches of one epoch must have the columns of the first,"
+        f" {_told(first)}; got {_told(other)}"
+    )
+    raise ValueError(msg)
+
+
+def _told(schema: pa.Schema) -> str:
+    return listed([f"{field.name}: {field.type}{_not_null(field)}" for field in schema])
+
+
+def _not_null(field: pa.Field) -> str:
+    return "" if field.nullable else " not null"
 
 
 def dictionary_columns(sample: pa.RecordBatch) -> bool | list[str]:

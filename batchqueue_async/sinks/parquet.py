@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -140,8 +142,12 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
                     require_names_that_differ(batch.schema.names)
                 attempt.file.write([batch])
 
+        def write_into_own() -> None:
+            with self._refusing_second(attempt):
+                write()
+
         try:
-            await to_thread.run_sync(write)
+            await to_thread.run_sync(write_into_own)
         except BaseException as error:
             attempt.failure = attempt.failure or error
             raise
@@ -160,10 +166,32 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             self._directory.publish(epoch, [part] if file.has_columns else [])
 
         def publish_once() -> None:
-            with attempt.publishing:
-                publish()
+            with attempt.publishing, self._refusing_second(attempt):
+                try:
+                    publish()
+                except FileNotFoundError:
+                    # What another attempt has committed meanwhile is the same.
+                    if not self._directory.is_published(epoch):
+                        raise
 
         await to_thread.run_sync(publish_once)
+
+    @contextmanager
+    def _refusing_second(self, attempt: _Attempt) -> Iterator[None]:
+        """Tell it in words if another process has taken the attempt's folder away."""
+        try:
+            yield
+        except FileNotFoundError:
+            folder = attempt.file.path.parent
+            if folder.exists() or not self._directory.path.exists():
+                raise  # for instance, the disk is gone
+        else:
+            return
+        told = (
+            "the folder of this attempt is gone: another process has begun the same"
+            " epoch, such as a second driver of one checkpoint"
+        )
+        raise FileNotFoundError(errno.ENOENT, told, str(folder))
 
     async def _discard(self, epoch: Epoch, attempt: _Attempt) -> None:
         def discard() -> None:

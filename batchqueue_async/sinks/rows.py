@@ -160,7 +160,10 @@ def plain_rows(batch: pa.RecordBatch) -> Iterator[Row]:
     """Return rows with whole microseconds since 1970 (UTC) for timestamps."""
     import pyarrow as pa  # noqa: PLC0415  # a batch of it is here, so it is, too
 
+    from .plain_columns import plain_column  # noqa: PLC0415  # as above
+
     def plain(column: pa.Array, name: str) -> list[Any]:
+        column = plain_column(column, name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
         return python_values(column, name)

@@ -135,7 +135,8 @@ class ForeachBatchSink(Generic[T]):
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):
                 self._refuse_second_frame(df, epoch)
-                _tell_skipped(epoch, is_later=_is_later(self._called, called))
+                is_later = _is_later(self._called, called)
+                _tell_skipped(epoch, self._is_odd(epoch, self._sink, is_later=is_later))
             else:
                 self._attempt_epoch(df, epoch, self._sink)
 
@@ -157,6 +158,17 @@ class ForeachBatchSink(Generic[T]):
             self._give_up(epoch, sink)
             raise
         self._committed = epoch, _run_id(df), df
+
+    def _is_odd(self, epoch: Epoch, sink: EpochSink[Any], *, is_later: bool) -> str:
+        """Return what is odd about an epoch that is committed already, or "".
+
+        Spark delivers the last micro-batch of the run before again, and no other.
+        """
+        if is_later:
+            return "it is not the first of this run"
+        after = Epoch(epoch.query, epoch.batch + 1)
+        is_last = not self._sync_queue.call(sink.is_committed, after)
+        return "" if is_last else "it was not the last of the run before"
 
     def _refuse_second_frame(self, df: DataFrame, epoch: Epoch) -> None:
         """Raise if this run has committed other rows as this epoch.
@@ -208,10 +220,10 @@ class ForeachBatchSink(Generic[T]):
         """Return the handler that gets the rows, as tuples or as record batches."""
         queue = self._sync_queue.queue
         if queue.config.consumer is not None:
-            return queue.config.consumer
+            return _behind(queue.config.consumer)
         kind = pa.RecordBatch if self._to_items is to_batches else tuple
-        found = queue._parts.handlers.of_exactly(kind)  # noqa: SLF001 - no public way
-        return None if found is None else found.handler
+        found = queue._parts.handlers.nearest(kind)  # noqa: SLF001 - no public way
+        return None if found is None else _behind(found.handler)
 
     def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:
@@ -224,6 +236,22 @@ class ForeachBatchSink(Generic[T]):
             self._way_in.settle(self._sync_queue, epoch, self._timeout)
 
 
+# Bounded, since an object that has every attribute would wrap others without end.
+_MOST_WRAPPERS = 16
+
+
+def _behind(handler: object) -> object:
+    """Return what stands behind a handler's own method, or a wrapper such as a span's.
+
+    A wrapper is known by its `__wrapped__`: it passes on what it gets.
+    """
+    for _ in range(_MOST_WRAPPERS):
+        handler = getattr(handler, "__wrapped__", handler)
+    if getattr(handler, "__name__", "") == "consume":
+        handler = getattr(handler, "__self__", handler)
+    return handler
+
+
 def _is_later(
     now: tuple[Epoch, str | None], before: tuple[Epoch, str | None] | None
 ) -> bool:
@@ -231,20 +259,18 @@ def _is_later(
     return before is not None and now[1] == before[1] and now[0] != before[0]
 
 
-def _tell_skipped(epoch: Epoch, *, is_later: bool) -> None:
-    """Log it, as a warning where no restart of the query explains it.
-
-    Spark delivers the last micro-batch of the run before again, and no other.
-    """
-    if not is_later:
+def _tell_skipped(epoch: Epoch, why: str) -> None:
+    """Log it, as a warning where no restart of the query explains it."""
+    if not why:
         says = "%s is committed already: skipped"
         logger.info(says, epoch, extra=fields_of(epoch))
         return
     logger.warning(
-        "%s is committed already: skipped, though it is not the first of this run. If"
-        " the checkpoint is no older state of itself, its rows are lost: another query"
-        " goes on with a copy of it, or another sink writes into the same table",
+        "%s is committed already: skipped, though %s. Rows that it has now, and had not"
+        " then, are lost: the checkpoint was restored from an older state, another"
+        " query goes on with a copy of it, or another sink writes into the same table",
         epoch,
+        why,
         extra=fields_of(epoch),
     )
 

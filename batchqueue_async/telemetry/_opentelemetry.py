@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary, WeakSet
@@ -38,7 +39,7 @@ from batchqueue_async.telemetry._source import (
     queues_of,
 )
 
-# Seconds that a reading is used for: the instruments of one collection share it.
+# Seconds that a reading is used for at most: a collection's instruments share it.
 _FRESH = 0.05
 
 
@@ -80,8 +81,12 @@ class Instrumentation:
     def __init__(self, source: Source, observed: _Observed) -> None:
         self._source = source
         self._observed = observed
+        # Of managers; and of queues, which go as their queues do, so that a manager's
+        # may come and go for as long as it lives.
         self._endings: list[Callable[[], None]] = []
-        self._heard: WeakSet[BatchQueue[Any]] = WeakSet()
+        self._heard: WeakKeyDictionary[BatchQueue[Any], Callable[[], None]] = (
+            WeakKeyDictionary()
+        )
         try:
             for each in source.watched:
                 self._follow(each)
@@ -101,6 +106,10 @@ class Instrumentation:
         self._observed.remove(self._source)
         while self._endings:
             self._endings.pop()()
+        # A KeyError is its end; a queue may be collected in between.
+        with suppress(KeyError):
+            while True:
+                self._heard.popitem()[1]()
 
     def _follow(self, watched: Watched) -> None:
         """Listen to each queue, also to those made later."""
@@ -111,7 +120,8 @@ class Instrumentation:
                 raise BatchQueueError(msg)
             watched = run.manager
         if isinstance(watched, BatchQueueManager):
-            self._endings.append(on_create(watched, self._listen))
+            note_end = self._source.note_end
+            self._endings.append(on_create(watched, self._listen, note_end))
             return
         for queue in queues_of(watched):
             self._listen(queue)
@@ -120,7 +130,6 @@ class Instrumentation:
         if queue in self._heard:
             # The queue is watched by itself, and as one of a manager's.
             return
-        self._heard.add(queue)
         listeners = parts_of(queue).handlers.settings.listeners
         record = self._observed.record
         with _finding:
@@ -133,7 +142,7 @@ class Instrumentation:
             recorder.users += 1
             if not found:
                 listeners.append(recorder)
-        self._endings.append(partial(_leave, listeners, recorder))
+        self._heard[queue] = partial(_leave, listeners, recorder)
 
 
 class _Observed:
@@ -150,6 +159,10 @@ class _Observed:
         self._readings: list[Reading] = []
         self._read_of: tuple[Source, ...] = ()
         self._read_at = float("-inf")
+        # Which metrics have been told of it: who asks again is another collection.
+        self._told: set[str] = set()
+        # The last figures of queues, which this collection has.
+        self._ended: list[Reading] = []
         self.record: tuple[Callable[..., None], ...] = tuple(
             meter.create_histogram(
                 each.name,
@@ -181,20 +194,34 @@ class _Observed:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             return [
                 Observation(value, dict(zip(names, labels, strict=True)))
-                for labels, value in values_of(metric, self._read()).items()
+                for labels, value in values_of(metric, self._read(metric.name)).items()
             ]
 
         create(metric.name, [observe], metric.unit, metric.description)
 
-    def _read(self) -> list[Reading]:
+    def _read(self, metric: str) -> list[Reading]:
         with self._reading:
-            known, now = self._open, time.monotonic()
-            if known is not self._read_of or now - self._read_at > _FRESH:
-                found = (each for source in known for each in source.read())
-                # Each queue once, though it may have been instrumented twice.
-                self._readings = [*{each.identity: each for each in found}.values()]
+            known, age = self._open, time.monotonic() - self._read_at
+            begins = not self._told or metric in self._told
+            if begins or known is not self._read_of or age > _FRESH:
+                found = [each for source in known for each in source.read()]
+                if begins:  # so that each metric has them, however long it takes
+                    self._told.clear()
+                    ended = (each for source in known for each in source.take_ended())
+                    self._ended = [*{each.identity: each for each in ended}.values()]
+                self._readings = self._together(found)
                 self._read_of, self._read_at = known, time.monotonic()
+            self._told.add(metric)
             return self._readings
+
+    def _together(self, found: list[Reading]) -> list[Reading]:
+        """Return readings with those of queues that have ended, each queue once.
+
+        It may have been instrumented twice, or have ended since it was looked at.
+        """
+        gone = {each.identity for each in self._ended}
+        here = {each.identity: each for each in found if each.identity not in gone}
+        return [*here.values(), *self._ended]
 
 
 _observed: WeakKeyDictionary[MeterProvider, _Observed] = WeakKeyDictionary()

@@ -7,10 +7,12 @@ import contextlib
 import os
 import threading
 from asyncio import _get_running_loop
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+from weakref import ref
 
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
@@ -40,6 +42,8 @@ Target = Watched | Sequence[Watched]
 """One of these, or several."""
 
 PATIENCE = 0.5
+# Last figures that wait for a look, which may never come.
+_MOST_ENDED = 1_000
 
 _HERE = (BatchQueue, SyncBatchQueue, BatchQueueManager, LoopThread)
 
@@ -83,6 +87,12 @@ class Source:
         self._patience = patience
         self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
+        # What was seen last of queues that have ended, until it is taken.
+        self._ended: deque[Reading] = deque(maxlen=_MOST_ENDED)
+
+    def note_end(self, queue: BatchQueue[Any]) -> None:
+        """Keep the last figures of a queue, which its manager has just forgotten."""
+        self._ended.extend(self._look_at([queue], loop_responds=True))
 
     def read(self) -> list[Reading]:
         """Return what all queues look like now.
@@ -102,6 +112,10 @@ class Source:
         ]
         elsewhere = (each for each in self.watched if not isinstance(each, _HERE))
         return [*here, *(each for known in elsewhere for each in _told_by(known))]
+
+    def take_ended(self) -> list[Reading]:
+        """Return the last figures of queues that have ended since the last call."""
+        return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]
@@ -128,9 +142,16 @@ class Source:
         self, queues: list[BatchQueue[Any]], *, loop_responds: bool
     ) -> list[Reading]:
         return [
-            Reading(id(queue), self._overview(parts), loop_responds, parts.state)
+            Reading(_identity(queue), self._overview(parts), loop_responds, parts.state)
             for queue, parts in ((queue, parts_of(queue)) for queue in queues)
         ]
+
+
+def _identity(queue: BatchQueue[Any]) -> object:
+    """Return what is the same for this queue alone, whatever has its number later."""
+    known = ref(queue)
+    hash(known)  # which it keeps, and has not got any more if the queue has gone
+    return known
 
 
 def _watched(target: object) -> tuple[Watched, ...]:

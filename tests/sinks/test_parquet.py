@@ -193,3 +193,59 @@ async def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         ParquetEpochSink[Any](tmp_path, schema=twice.schema)
 
     await sink.abort(FIRST)
+
+
+@pytest.mark.parametrize("written", [0, 1])
+async def test_a_second_process_at_an_epoch_is_told_of(
+    tmp_path: Path, written: int
+) -> None:
+    """Its `begin` takes away what the first one had written."""
+    first, second = (ParquetEpochSink[Any](tmp_path, row_group=1) for _ in range(2))
+    await first.begin(FIRST)
+    for number in range(written):
+        await first.write(FIRST, [batch_of(number)])
+    await second.begin(FIRST)
+
+    async def go_on() -> None:
+        await first.write(FIRST, [batch_of(2)])
+        await first.commit(FIRST)
+
+    with pytest.raises(FileNotFoundError, match="another process has begun the same"):
+        await go_on()
+
+
+async def test_what_another_attempt_has_committed_is_committed(tmp_path: Path) -> None:
+    first, second = (ParquetEpochSink[Any](tmp_path) for _ in range(2))
+    await first.begin(FIRST)
+    await first.write(FIRST, [batch_of(1)])
+    await second.begin(FIRST)
+    await second.write(FIRST, [batch_of(1)])
+    await second.commit(FIRST)
+
+    await first.commit(FIRST)
+
+    assert pq.read_table(tmp_path)["id"].to_pylist() == [1]
+
+
+async def test_a_disk_that_is_gone_is_no_other_process(tmp_path: Path) -> None:
+    sink = ParquetEpochSink[Any](tmp_path / "mounted", row_group=1)
+    await sink.begin(FIRST)
+    (tmp_path / "mounted").rename(tmp_path / "elsewhere")
+
+    with pytest.raises(FileNotFoundError, match=r"such file.*mounted"):
+        await sink.write(FIRST, [batch_of(1)])
+
+
+async def test_record_batches_of_other_columns_are_refused_as_they_come(
+    tmp_path: Path,
+) -> None:
+    sink = ParquetEpochSink[Any](tmp_path)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [batch_of(1)])
+
+    told = r"must have the columns of the first, id: int64; got id: int32 not null"
+    field = pa.field("id", pa.int32(), nullable=False)
+    with pytest.raises(ValueError, match=told):
+        await sink.write(
+            FIRST, [pa.record_batch([pa.array([2], pa.int32())], pa.schema([field]))]
+        )

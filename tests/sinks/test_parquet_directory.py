@@ -233,3 +233,22 @@ async def test_what_counts_as_published_is_on_the_disk(
 async def test_a_path_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="directory must be a path in UTF-8, which"):
         ParquetStagedSink(tmp_path / os.fsdecode(b"\xff"))
+
+
+def fill_disk(path: Path) -> None:
+    """Have the file that is being written be on a disk without room."""
+    (file,) = path.rglob(".part-0*")
+    file.unlink()
+    file.symlink_to("/dev/full")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full disk")
+async def test_a_full_disk_is_told_by_its_folder(tmp_path: Path) -> None:
+    sink = ParquetEpochSink[Any](tmp_path)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [batch(1)])
+    fill_disk(tmp_path)
+
+    with pytest.raises(OSError, match=f"'{tmp_path}/_staging/") as failed:
+        await sink.commit(FIRST)
+    assert failed.value.errno == errno.ENOSPC

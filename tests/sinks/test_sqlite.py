@@ -305,3 +305,20 @@ def test_one_that_is_sent_to_an_executor_is_named(tmp_path: Path) -> None:
     for each in (EpochWriter(epochs), SqliteStagedSink(path, "items")):
         with pytest.raises(TypeError, match=r"a Sqlite(Epoch|Staged)Sink can't be"):
             pickle.dumps(each)
+
+
+async def test_where_a_disk_is_full_both_that_may_be_it_are_told(
+    tmp_path: Path,
+) -> None:
+    """What is written waits in a temporary file, on a disk that is often small."""
+    path = created(tmp_path / "store.db", "name TEXT")
+    sink = SqliteEpochSink[Any](path, "items", ("name",))
+    try:
+        await sink.begin(FIRST)
+        limit = "PRAGMA temp.max_page_count = 4"
+        await sink._file.run(lambda database: database.execute(limit))
+        told = f"full: {path}, or the folder of temporary files .SQLITE_TMPDIR"
+        with pytest.raises(sqlite3.OperationalError, match=told):
+            await sink.write(FIRST, [("name" * 100,)] * 500)
+    finally:
+        await sink.close()

@@ -213,3 +213,20 @@ async def test_options_are_the_arguments(file: Path) -> None:
     await sink.close()
 
     assert ask(file, "SELECT target, rows FROM my_fences") == [("items", 0)]
+
+
+async def test_it_says_nothing_that_older_sqlite_does_not_know(file: Path) -> None:
+    """RETURNING came with 3.35; distributions that are in use have 3.31 to 3.34."""
+    said: list[str] = []
+    sink, mine = SqliteStagedSink(file, "items"), attempt(is_announced=True)
+    try:
+        await sink._file.run(lambda database: database.set_trace_callback(said.append))
+        await sink.announce(EPOCH, "run")
+        await sink.publish(EPOCH, [await sealed(sink, mine, 1)])
+        await sink.discard(EPOCH, "run")
+    finally:
+        await sink.close()
+
+    assert ask(file, "SELECT id FROM items") == [(1,)]
+    assert any("INSERT INTO main.batchqueue_attempts" in each for each in said)
+    assert not [each for each in said if "RETURNING" in each]

@@ -19,7 +19,7 @@ from batchqueue_async import (
     BatchQueueManager,
     LoopThread,
 )
-from batchqueue_async.telemetry import instrument
+from batchqueue_async.telemetry import _opentelemetry, instrument
 from batchqueue_async.telemetry._metric_table import HISTOGRAMS, METRICS
 
 
@@ -193,7 +193,7 @@ async def test_a_queue_that_is_instrumented_twice_records_each_batch_once() -> N
 BEFORE_AND_AFTER = """
 import asyncio
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async.telemetry import instrument
+from batchqueue_async.telemetry import _opentelemetry, instrument
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -232,3 +232,135 @@ async def test_a_provider_is_not_kept() -> None:
     del collected
     gc.collect()
     assert provider() is None
+
+
+@pytest.mark.real_time
+async def test_each_collection_has_the_figures_of_its_moment() -> None:
+    """A last one, at the end of a program, may come right after the one before."""
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    async with BatchQueue("q", BatchQueueConfig(consumer=store)) as queue:
+        with instrument(queue, meter_provider=collected.provider):
+            for number in range(1, 4):
+                await queue.produce(number)
+                await queue.flush()
+                assert collected.value("items.accepted", queue="q") == number
+
+
+@pytest.mark.real_time
+async def test_nothing_is_kept_of_queues_that_a_manager_had() -> None:
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    async with BatchQueueManager() as manager:
+        with instrument(manager, meter_provider=collected.provider):
+
+            async def open_and_end() -> None:
+                queue = await manager.create("q", BatchQueueConfig(consumer=store))
+                await queue.produce(1)
+                await manager.shutdown("q")
+
+            def recorders() -> int:
+                gc.collect()
+                return sum(
+                    type(each) is _opentelemetry._Recorder for each in gc.get_objects()
+                )
+
+            await open_and_end()
+            before = recorders()
+            for _ in range(20):
+                await open_and_end()
+            assert recorders() <= before
+
+
+@pytest.mark.real_time
+def test_a_queue_that_is_the_target_itself_is_read_after_its_end() -> None:
+    """As in a job that ends before anybody has looked."""
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    loop_thread = LoopThread()
+    loop_thread.start()
+    queue = loop_thread.open("q", BatchQueueConfig(consumer=store))
+    with instrument(queue, meter_provider=collected.provider):
+        queue.produce_many(range(10))
+        loop_thread.stop()
+        assert collected.value("items.settled", queue="q", outcome="handled") == 10
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("is_looked_at", [False, True])
+async def test_a_collection_after_the_end_has_what_came_since_the_one_before(
+    *, is_looked_at: bool
+) -> None:
+    """Or counters lack what a shutdown has handled, and all of a short job."""
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    def handled() -> float | None:
+        return collected.value("items.settled", queue="q", outcome="handled")
+
+    manager = BatchQueueManager()
+    with instrument(manager, meter_provider=collected.provider):
+        for _ in range(20):
+            queue = await manager.create("q", BatchQueueConfig(consumer=store))
+            await queue.produce_many(range(10))
+            if is_looked_at:
+                assert handled() == 0
+            await manager.shutdown("q")
+            del queue  # another one may have its number
+            if is_looked_at:
+                assert handled() == 10
+                assert handled() is None
+        if not is_looked_at:
+            assert handled() == 10 * 20
+
+
+@pytest.mark.real_time
+async def test_each_metric_has_it_once_however_long_a_collection_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected = Collected()
+    manager = BatchQueueManager()
+    # Each metric looks anew.
+    monkeypatch.setattr(_opentelemetry, "_FRESH", -1.0)
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    with (
+        instrument(manager, meter_provider=collected.provider),
+        instrument([manager], meter_provider=collected.provider),
+    ):
+        for name in ("items.accepted", "partition.count"):
+            queue = await manager.create("q", BatchQueueConfig(consumer=store))
+            await queue.produce_many(range(10))
+            await manager.shutdown("q")
+            expected = {"items.accepted": 10, "partition.count": 1}[name]
+            assert collected.value(name, queue="q") == expected
+
+
+@pytest.mark.real_time
+def test_so_has_one_after_a_loop_thread_s_end() -> None:
+    collected = Collected()
+
+    async def store(batch: list[int]) -> None:
+        pass
+
+    with LoopThread() as loop_thread:
+        instrumentation = instrument(loop_thread, meter_provider=collected.provider)
+        queue = loop_thread.open("q", BatchQueueConfig(consumer=store))
+        queue.produce_many(range(10))
+
+    assert collected.value("items.settled", queue="q", outcome="handled") == 10
+    assert collected.value("items.settled", queue="q", outcome="handled") is None
+    instrumentation.close()

@@ -23,6 +23,22 @@ _COLUMNS_TODAY = {"target", "target_oid", "fences_oid"}
 # Of a view there is none: it may be made anew any day, over the same table.
 _OID = """(SELECT oid FROM pg_class
     WHERE oid = to_regclass({0}) AND relkind IN ('r', 'p', 'f'))"""
+# A fence of each epoch stays, under one of few names. So each of these is asked for,
+# which the primary key answers; else an epoch would be looked for among all fences. The
+# limit keeps the server from planning both at once, and reading all after all.
+_OF_EPOCH = """
+    WITH RECURSIVE known (name) AS (
+        SELECT min(target) FROM {0}
+    UNION ALL
+        SELECT (SELECT min(target) FROM {0} WHERE target > name) FROM known
+        WHERE name IS NOT NULL
+    )
+    SELECT max(target) FROM known, LATERAL (
+        SELECT target FROM {0} WHERE target = name AND query = $2 AND batch = $3
+            AND (target_oid = {1} AND fences_oid = to_regclass($5)
+                OR target = ANY($1::TEXT[])
+                AND (target_oid IS NULL OR fences_oid <> to_regclass($5)))
+        LIMIT 1) AS found"""
 _PRIMARY_KEY = """
     SELECT conname::text FROM pg_constraint
     WHERE conrelid = to_regclass($1) AND contype = 'p'"""
@@ -92,10 +108,7 @@ class Fences:
                 self._missing = ""
         for place, keys in self._places:
             found = await connection.fetchval(
-                f"SELECT max(target) FROM {place} WHERE query = $2 AND batch = $3 AND ("
-                f" target_oid = {_OID.format('$4')} AND fences_oid = to_regclass($5)"
-                " OR target = ANY($1::TEXT[])"
-                " AND (target_oid IS NULL OR fences_oid <> to_regclass($5)))",
+                _OF_EPOCH.format(place, _OID.format("$4")),
                 keys,
                 *astuple(epoch),
                 self._target.place,

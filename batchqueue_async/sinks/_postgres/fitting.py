@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from ..exact_casts import exact_cast
+from ..plain_columns import plain_column
 
 # The numbers of the types on every server.
 _FLOAT8, _NUMERIC = 701, 1700
@@ -25,14 +26,14 @@ _TIMES = frozenset((1083, 1266))
 def fitted(batch: pa.RecordBatch, types: Mapping[str, int]) -> pa.RecordBatch:
     """Return a record batch whose columns are of the types of the table's.
 
-    Of days, moments and floats alone.
+    Of days, moments and floats alone; others are of a plain type of their own.
 
     Args:
         batch: Of columns that the table has.
         types: The numbers of the types of the table's columns, by name.
 
     Raises:
-        ValueError: A value would lose its time of the day, or its day.
+        ValueError: A value would lose its time of the day, its day or its nanoseconds.
     """
     names = batch.schema.names
     columns = [
@@ -43,6 +44,7 @@ def fitted(batch: pa.RecordBatch, types: Mapping[str, int]) -> pa.RecordBatch:
 
 
 def _fitted(name: str, column: pa.Array, number: int) -> pa.Array:
+    column = plain_column(column, name)
     wanted = _wanted(column.type, number)
     if pa.types.is_timestamp(column.type) and number in _TIMES:
         msg = f"column {name} must be of times without a day, got {column.type}"

@@ -29,6 +29,8 @@ _OF_FILES = {
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_NOTADB,
 }
+# What is written waits there, and SQLite doesn't tell it from the file.
+_TEMPORARY = "the folder of temporary files (SQLITE_TMPDIR, or /var/tmp, or /tmp)"
 
 
 class SqliteFile:
@@ -88,7 +90,10 @@ class SqliteFile:
                 return work(self._connection)
             except sqlite3.DatabaseError as error:
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
-                if code & 0xFF in _OF_FILES:  # the rest tells which of its kind
+                kind = code & 0xFF  # the rest tells which of its kind
+                if kind == sqlite3.SQLITE_FULL:
+                    self._tell_path(error, f", or {_TEMPORARY}")
+                elif kind in _OF_FILES:
                     self._tell_path(error)
                 raise
             finally:
@@ -102,9 +107,9 @@ class SqliteFile:
             self._tell_path(error)
             raise
 
-    def _tell_path(self, error: sqlite3.Error) -> None:
+    def _tell_path(self, error: sqlite3.Error, more: str = "") -> None:
         """Let an error say of which file it is, which SQLite doesn't."""
-        error.args = (f"{error}: {self._path}",)
+        error.args = (f"{error}: {self._path}{more}",)
 
     def _opened_anew(self) -> sqlite3.Connection:
         # Never made: where a disk isn't mounted, or a backup is on its way, it would be

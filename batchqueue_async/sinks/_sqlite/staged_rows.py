@@ -164,10 +164,12 @@ class StagedRows:
     def _register(self, epoch: Epoch, run: str, name: str | None) -> int:
         query = (
             f"INSERT INTO {_ATTEMPTS} (target, query, batch, run, name)"
-            " VALUES (?, ?, ?, ?, ?) RETURNING number"
+            " VALUES (?, ?, ?, ?, ?)"
         )
         which = (self.table, *astuple(epoch), run, name)
-        number: int = first_value(self._database, query, *which)
+        # Not RETURNING, which SQLite has since 3.35: RHEL 9 has an older one.
+        number = self._database.execute(query, which).lastrowid
+        assert number is not None
         return number
 
     def _number(self, name: str) -> int | None:

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,6 +29,7 @@ from batchqueue_async.spark import (
     whole_frame,
     write_partitions,
 )
+from batchqueue_async.telemetry import with_links
 from tests.spark.executor.probes import OpenFileQueue
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
@@ -48,17 +50,19 @@ def run(
         sink: EpochSink[Any],
         *,
         by_type: type | None = None,
+        stand_in: Callable[[Any], Any] = lambda writer: writer,
         **settings: Any,  # noqa: ANN401
     ) -> None:
         home = tmp_path / uuid4().hex
         frame: DataFrame = spark.sql(query)
         frame.write.parquet(f"{home}/in")
         writer = EpochWriter(sink)
-        consumer = writer if by_type is None else None
+        handler = stand_in(writer)
+        consumer = handler if by_type is None else None
         queue = loop_thread.open(
             home.name,
             BatchQueueConfig[Any](consumer=consumer),
-            handlers={by_type: writer} if by_type is not None else None,
+            handlers={by_type: handler} if by_type is not None else None,
         )
         into = ForeachBatchSink(queue, sink=writer, **settings)
         started = spark.readStream.schema(frame.schema).parquet(f"{home}/in")
@@ -87,6 +91,22 @@ def test_columns_are_matched_by_name(run: Callable[..., None], tmp_path: Path) -
         ):
             with pytest.raises(Exception, match=told):
                 run(query, SqliteEpochSink(path, "t", ("id", "v")))
+
+
+def test_who_stands_in_for_the_writer_changes_no_columns(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    """Its method, and one that is traced; rows went in by their places in the frame."""
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE t (id, v)")
+        query = "SELECT 'x' AS v, 1L AS id"
+        for stand_in in (attrgetter("consume"), with_links):
+            for by_type in (None, tuple, object):
+                sink = SqliteEpochSink[Any](path, "t", ("id", "v"))
+                run(query, sink, by_type=by_type, stand_in=stand_in)
+
+        assert database.execute("SELECT id, v FROM t").fetchall() == [(1, "x")] * 6
 
 
 def test_the_same_code_fills_postgresql(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -119,6 +120,36 @@ def test_a_skip_that_no_restart_explains_is_warned_of(
     with caplog.at_level(logging.INFO, "batchqueue_async"):
         stream.run(sink)
     skips = [each for each in caplog.records if "skipped" in each.message]
-    assert [each.levelno for each in skips] == [logging.INFO, logging.WARNING]
+    assert [each.levelno for each in skips] == [logging.WARNING, logging.WARNING]
+    assert "it was not the last of the run before" in skips[0].message
     assert "another query goes on with a copy of it" in skips[1].message
+    assert gated.ids() == [0, 1, 2]
+
+
+def test_a_checkpoint_of_an_older_state_is_warned_of(
+    stream: Stream,
+    loop_thread: LoopThread,
+    gated: Gated,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    """Its next plan may be all of the rows that came since, of which some are new."""
+    stream.add([0])
+    queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=gated))
+    loop_thread.portal.call(gated.gate.set)
+    sink = ForeachBatchSink(queue, sink=gated.writer)
+    stream.run(sink)
+    shutil.copytree(stream.checkpoint, older := tmp_path / "older")
+    for number in (1, 2):
+        stream.add([number])
+        stream.run(sink)
+
+    shutil.rmtree(stream.checkpoint)
+    older.rename(stream.checkpoint)
+    with caplog.at_level(logging.INFO, "batchqueue_async"):
+        stream.run(sink)
+
+    (first, *_) = [each for each in caplog.records if "skipped" in each.message]
+    assert first.levelno == logging.WARNING
+    assert "the checkpoint was restored from an older state" in first.message
     assert gated.ids() == [0, 1, 2]

@@ -1,0 +1,121 @@
+"""A form of Arrow's that holds the same values is written as the plain one is."""
+
+import datetime
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks.postgres import PostgresEpochSink
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.sinks.sqlite import SqliteEpochSink
+from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
+from tests.sinks.databases import Postgres
+from tests.sinks.places import attempt
+
+pytestmark = pytest.mark.real_time
+
+EPOCH = Epoch("query", 0)
+NOON = datetime.datetime(2026, 1, 2, 12)
+# Texts of these bytes have a backslash, with which COPY spells others.
+BYTES = [rb"\101", b"\\x41", None]
+TEXTS = ["a\\b", "", None]
+
+MICROSECONDS = [int(NOON.replace(tzinfo=datetime.UTC).timestamp()) * 1_000_000, None]
+NS = pa.timestamp("ns")
+
+# The column, the table's type in PostgreSQL, the values there, and in SQLite.
+FORMS = {
+    "bytes of one length": (pa.array(BYTES, pa.binary(4)), "BYTEA", BYTES, BYTES),
+    "view of bytes": (pa.array(BYTES, pa.binary_view()), "BYTEA", BYTES, BYTES),
+    "dictionary of bytes": (pa.array(BYTES).dictionary_encode(), "BYTEA", BYTES, BYTES),
+    "view": (pa.array(TEXTS, pa.string_view()), "TEXT", TEXTS, TEXTS),
+    "dictionary": (pa.array(TEXTS).dictionary_encode(), "TEXT", TEXTS, TEXTS),
+    "dictionary of moments": (
+        pa.array([NOON, None], pa.timestamp("us")).dictionary_encode(),
+        "TIMESTAMP",
+        [NOON, None],
+        MICROSECONDS,
+    ),
+    "ns": (pa.array([NOON, None], NS), "TIMESTAMP", [NOON, None], MICROSECONDS),
+    "ns of a day": (
+        pa.array([NOON.time()], pa.time64("ns")),
+        "TIME",
+        [NOON.time()],
+        ["12:00:00"],
+    ),
+}
+
+
+async def write(sink: Any, column: pa.Array) -> None:  # noqa: ANN401  # of two kinds
+    rows = pa.RecordBatch.from_arrays([column], ["v"])
+    try:
+        if hasattr(sink, "stage"):
+            mine = attempt(epoch=EPOCH)
+            await sink.stage(mine, [rows])
+            await sink.publish(EPOCH, [await sink.seal(mine)])
+        else:
+            await sink.begin(EPOCH)
+            await sink.write(EPOCH, [rows])
+            await sink.commit(EPOCH)
+    finally:
+        await sink.close()
+
+
+@pytest.mark.parametrize("kind", [PostgresEpochSink, PostgresStagedSink])
+@pytest.mark.parametrize("name", FORMS)
+async def test_postgres_has_the_values(
+    postgres: Postgres,
+    name: str,
+    kind: Any,  # noqa: ANN401
+) -> None:
+    column, of_table, expected, _ = FORMS[name]
+    await postgres.run(f"CREATE TABLE t (v {of_table})")
+
+    names = [("v",)] if kind is PostgresEpochSink else []
+    await write(kind(postgres.dsn, "t", *names), column)
+
+    assert [v for (v,) in await postgres.run("SELECT v FROM t")] == expected
+
+
+@pytest.mark.parametrize("kind", [SqliteEpochSink, SqliteStagedSink])
+@pytest.mark.parametrize("name", FORMS)
+async def test_sqlite_has_the_values(tmp_path: Path, name: str, kind: Any) -> None:  # noqa: ANN401
+    column, _, _, expected = FORMS[name]
+    with closing(sqlite3.connect(tmp_path / "db")) as database:
+        database.execute("CREATE TABLE t (v)")
+
+        names = [("v",)] if kind is SqliteEpochSink else []
+        await write(kind(tmp_path / "db", "t", *names), column)
+
+        assert [v for (v,) in database.execute("SELECT v FROM t")] == expected
+
+
+@pytest.mark.parametrize(
+    "kind, of_table",
+    [
+        (pa.timestamp("ns"), "TIMESTAMP"),
+        (pa.timestamp("ns", "UTC"), "TIMESTAMPTZ"),
+        (pa.time64("ns"), "TIME"),
+    ],
+)
+async def test_nanoseconds_are_refused_and_not_quoted(
+    postgres: Postgres, tmp_path: Path, kind: pa.DataType, of_table: str
+) -> None:
+    await postgres.run(f"CREATE TABLE t (v {of_table})")
+    with closing(sqlite3.connect(tmp_path / "db")) as database:
+        database.execute("CREATE TABLE t (v)")
+    for sink in (
+        PostgresEpochSink[Any](postgres.dsn, "t", ("v",)),
+        PostgresStagedSink(postgres.dsn, "t"),
+        SqliteEpochSink[Any](tmp_path / "db", "t", ("v",)),
+        SqliteStagedSink(tmp_path / "db", "t"),
+    ):
+        told = "column v must be of times in whole microseconds, got nanoseconds"
+        with pytest.raises(ValueError, match=told) as refused:
+            await write(sink, pa.array([4_242_001, None], kind))
+        assert "4242" not in str(refused.value)
