@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import selectors
 from collections import deque
 from collections.abc import Callable
 
@@ -95,6 +96,10 @@ class WakeUpFile:
 def _is_woken_by_files(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether it is asyncio's, or a subclass that doesn't change how it is woken."""
     kind, base = type(loop), asyncio.SelectorEventLoop
+    # With `select` a file's number may be too high, which ends the loop.
+    selector = getattr(loop, "_selector", None)
+    if not isinstance(selector, getattr(selectors, "EpollSelector", ())):
+        return False
     return isinstance(loop, base) and all(
         getattr(kind, name, None) is getattr(base, name, None)
         # Of a loop in virtual time a file would have to be known as one for calls.

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import selectors
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -144,11 +145,15 @@ class OwnWay(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
 
-@pytest.mark.parametrize("kind", [VirtualTimeLoop, OwnWay])
+def of_select() -> asyncio.AbstractEventLoop:
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+@pytest.mark.parametrize("made", [VirtualTimeLoop, OwnWay, of_select])
 def test_loops_that_are_woken_in_their_own_way_have_none(
-    kind: type[asyncio.AbstractEventLoop],
+    made: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    loop = kind()
+    loop = made()
     assert WakeUpFile.of(loop) is None
     loop.close()
 
