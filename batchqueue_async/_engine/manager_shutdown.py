@@ -14,7 +14,6 @@ from typing import Any
 from batchqueue_async._engine.handlers.handler_lock_and_call import outside
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._log import logger
-from batchqueue_async._loop_time import LoopTurn
 
 
 class ManagerShutdown:
@@ -50,7 +49,8 @@ class ManagerShutdown:
         """Add a caller that does not wait: what it asked for holds for good."""
         self._tells |= tells
         # Whoever comes later may come because nothing moves.
-        LoopTurn.of(self._loop).ask_again()
+        for queue in self._under_way():
+            parts_of(queue).tasks.wake()
         if deadline is not None:
             self._deadlines.append(deadline)
             self._set_timer()

@@ -1,10 +1,12 @@
-"""D1: a signal handler raises as the loop's turn begins: the next call moves it on.
+"""A signal handler raises as a callback of the loop begins: the next call heals it.
 
-Its callback is gone then, and the drain tasks that stand in line have nobody else.
+The callback is gone then. The drain tasks that stand in line for a turn, or the one
+that was to be woken, have nobody else.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -15,12 +17,12 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
-from batchqueue_async._loop_time import SLICE, LoopTurn
+from batchqueue_async._loop_time import SLICE, Asleep, LoopTurn
 from tests.engine.until import turns, until_soon
 from tests.support.oracle import check_settled
 
 ITEMS = 50
-Verb = Callable[[BatchQueueManager], Awaitable[object]]
+Verb = Callable[[BatchQueueManager], Coroutine[Any, Any, None]]
 
 
 class Struck(Exception):
@@ -62,19 +64,19 @@ def expire_each_slice(turn: LoopTurn) -> None:
 
 
 class Strike:
-    """Raises as a turn begins, once it is armed."""
+    """Raises as a callback begins, once it is armed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
         self.is_armed = False
-        original = LoopTurn._begin
+        original = getattr(owner, name)
 
-        def begin(turn: LoopTurn) -> None:
+        def begin(each: object) -> None:
             if self.is_armed:
                 self.is_armed = False
                 raise Struck
-            original(turn)
+            original(each)
 
-        monkeypatch.setattr(LoopTurn, "_begin", begin)
+        monkeypatch.setattr(owner, name, begin)
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
 
 
@@ -86,7 +88,8 @@ async def test_the_next_call_moves_the_line_on(
     verb: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handled: list[int] = []
-    strike, turn = Strike(monkeypatch), LoopTurn.of(asyncio.get_running_loop())
+    strike = Strike(monkeypatch, LoopTurn, "_begin")
+    turn = LoopTurn.of(asyncio.get_running_loop())
     expire_each_slice(turn)
     config = BatchQueueConfig[int](
         consumer=handled.extend,
@@ -116,3 +119,19 @@ async def test_the_next_call_moves_the_line_on(
 async def under_way(verb: Verb, manager: BatchQueueManager) -> None:
     if verb in UNDER_WAY:
         await UNDER_WAY[verb](manager)
+
+
+@pytest.mark.parametrize("verb", [by_a_shutdown, by_another_shutdown_of_all])
+async def test_a_shutdown_wakes_a_drain_task(
+    verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strike = Strike(monkeypatch, Asleep, "_resume")
+    async with BatchQueueManager() as manager:
+        queue = await manager.create("q", BatchQueueConfig[int](consumer=print))
+        await turns(10)
+        strike.is_armed = True
+        first = asyncio.create_task(verb(manager))
+        await turns(10)
+        assert not strike.is_armed
+        await queue.shutdown(None)
+        await first

@@ -73,15 +73,15 @@ class QueueTasks:
         for drain_task in self.drain_tasks:
             drain_task.nap.expect(is_due=is_due)
         if is_due:
-            self.bring_line_on()
+            self._bring_line_on()
 
     def wake(self) -> None:
         """Let every drain task look at its partitions again."""
         for drain_task in self.drain_tasks:
             drain_task.nap.wake()
-        self.bring_line_on()
+        self._bring_line_on()
 
-    def bring_line_on(self) -> None:
+    def _bring_line_on(self) -> None:
         if (loop := self._parts.loop) is not None:
             LoopTurn.of(loop).ask_again()
 
@@ -226,7 +226,7 @@ class Shutdown:
     def end_within(self, timeout: float | None) -> None:
         """Set a deadline; of several, the earliest counts."""
         # Whoever asks once more may do so because nothing moves.
-        self._parts.tasks.bring_line_on()
+        self._parts.tasks.wake()
         if timeout is not None and not self._deadline.done():
             ends_at = self._loop.time() + timeout
             known = ends_at if self._ends_at is None else self._ends_at
