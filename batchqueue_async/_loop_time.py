@@ -229,7 +229,8 @@ class LoopTurn:
 
     def ask_again(self) -> None:
         """Move the line on if nothing does: its callback may have been cut short."""
-        if self._line and self._clock() - self._began > _STALE:
+        is_expected = self._line or self._is_asked
+        if is_expected and self._clock() - self._began > _STALE:
             self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:

@@ -94,6 +94,8 @@ class HandlerLock:
         A caller that does not go in, or is cut off before that, has to `withdraw` it.
         """
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Whoever left last may have been struck by a signal handler before this.
+        self.grant_next()
         if self.try_acquire(mode):
             answer.set_result(None)
         else:
@@ -183,8 +185,10 @@ class HandlerLock:
             if admitted.cancelled():
                 # Its caller was cancelled, and is about to withdraw it.
                 return
-            self._waiting = self._waiting[1:]
+            behind = self._waiting[1:]
             self._go_in(mode)
+            # No call in between: it is in the line, or inside.
+            self._waiting = behind
             admitted.set_result(None)
 
 
