@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -37,8 +38,12 @@ class Struck(Exception):
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
+    """Neither log lines nor finalizers of other queues in between."""
     logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.disable()
     yield
+    gc.enable()
     logging.disable(logging.NOTSET)
 
 
