@@ -197,7 +197,14 @@ class SharedPermits:
         self._shared: dict[str, tuple[DrainTaskPolicy, PermitPool]] = {}
         self._warned: set[str] = set()
 
-    def pool_of(self, shared: SharedDrainTasks) -> PermitPool:
+    def permit_of(self, shared: SharedDrainTasks) -> Permit:
+        """Return the permit of one queue more."""
+        pool = self._pool_of(shared)
+        permit = Permit(pool)
+        pool.join()
+        return permit
+
+    def _pool_of(self, shared: SharedDrainTasks) -> PermitPool:
         """Return the pool of this name; the first policy holds."""
         name = shared.name
         policy, pool = self._shared.get(name) or (shared.policy, None)

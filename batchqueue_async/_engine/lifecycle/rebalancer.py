@@ -56,6 +56,9 @@ class Rebalancer:
             due = max(due + interval, loop.time())
             try:
                 await asyncio.sleep(due - loop.time())
+                if self._parts.tasks.rebalancing is not asyncio.current_task():
+                    # It was struck as it was started; another one is, or will be.
+                    return
                 await self._round()
             except asyncio.CancelledError:
                 # No partition may be left in a handoff that nobody ends.
