@@ -175,7 +175,14 @@ class QueueTasks:
 
     def _rebalance(self, rebalancer: Rebalancer) -> None:
         self.rebalancing = self._task(rebalancer.run(), "rebalancing")
-        self.rebalancing.add_done_callback(_log_error)
+        self.rebalancing.add_done_callback(self._rebalancing_ended)
+
+    def _rebalancing_ended(self, ended: asyncio.Task[None]) -> None:
+        if not _may_run_again(ended):
+            _log_error(ended)
+        elif self.drain_tasks[0].is_running and not is_ending(ended.get_loop()):
+            # After Ctrl-C the loop may run again: rebalancing goes on then.
+            self.revive()
 
     def _run(self, drain_task: DrainTask[Any]) -> None:
         index = drain_task.index
