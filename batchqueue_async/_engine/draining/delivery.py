@@ -220,7 +220,7 @@ class InFlight(Generic[T]):
                 leave(batch, batch.registration)
             elif batch.registration is not None:
                 # It may have left, and not let the next one in.
-                batch.registration.lock.grant_next()
+                batch.registration.lock.bring_on()
         else:
             self._resume_partitions()
         self.was_cut_short = bool(self.undelivered)
