@@ -237,7 +237,7 @@ class LoopTurn:
 
     def ask_again(self) -> None:
         """Move the line on if nothing does: its callback may have been cut short."""
-        if self._line:
+        if self._line or self._is_asked:
             self._loop.call_soon(self._begin_if_lost, self._turns)
 
     def _begin_if_lost(self, turns: int) -> None:

@@ -90,10 +90,26 @@ class CallSlots:
                 self._change(lock, -1)
         self.tell()
 
+    def take_back_excess(self, lock: SlottedLock) -> None:
+        """Take back what is for no call, as a signal handler's error may leave it."""
+        with self._guard:
+            excess = lock.held - lock.inside - lock.overdrawn
+            if excess <= 0 or lock.is_lost:
+                return
+            self._change(lock, -excess)
+        self.tell()
+
     def overdraw(self, lock: SlottedLock) -> None:
         """Take one more, though there is none: a call outlives the one that made it."""
         with self._guard:
+            lock.overdrawn += 1
             self._change(lock, 1)
+
+    def repay(self, lock: SlottedLock) -> None:
+        """Give back what was overdrawn."""
+        with self._guard:
+            lock.overdrawn -= 1
+        self.give_back(lock)
 
     def enter_thread(self, lock: SlottedLock) -> None:
         """A call is on a thread from now on, whatever becomes of its loop."""
@@ -167,16 +183,25 @@ class CallSlots:
 class SlottedLock(HandlerLock):
     """A handler's lock in one queue; whoever is inside has one of its slots."""
 
-    __slots__ = ("__weakref__", "detector", "held", "loop", "on_threads", "slots")
+    __slots__ = (
+        "__weakref__",
+        "detector",
+        "held",
+        "loop",
+        "on_threads",
+        "overdrawn",
+        "slots",
+    )
 
     def __init__(self, slots: CallSlots) -> None:
         super().__init__()
         self.slots = slots
         # The queue's; None for a call that no queue makes.
         self.detector: DeadlockDetector | None = None
-        # How many slots it has, how many of its calls are on threads, and its loop.
-        # They change under the guard of `slots`.
-        self.held = self.on_threads = 0
+        # How many slots it has, how many of them for calls that outlive theirs, and how
+        # many of its calls are on threads; and its loop. They change under the guard of
+        # `slots`.
+        self.held = self.overdrawn = self.on_threads = 0
         self.loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -194,11 +219,14 @@ class SlottedLock(HandlerLock):
         self._go_in(mode)
         return True
 
-    def request(self, mode: Hashable) -> asyncio.Future[None]:
-        answer = super().request(mode)
-        if not answer.done():
-            self.grant_next()
-        return answer
+    @property
+    def inside(self) -> int:
+        """How many calls are inside, as its own loop knows."""
+        return sum((self._by_mode or {}).values()) + (self._sole is not None)
+
+    def bring_on(self) -> None:
+        self.slots.take_back_excess(self)
+        super().bring_on()
 
     def leave(self, mode: Hashable) -> object:
         super().leave(mode)
@@ -222,8 +250,10 @@ class SlottedLock(HandlerLock):
                 return
             if not self.slots.take(self, joins_line=True):
                 return
-            self._waiting = self._waiting[1:]
+            behind = self._waiting[1:]
             self._go_in(mode)
+            # No call in between: it is in the line, or inside.
+            self._waiting = behind
             admitted.set_result(None)
         self.slots.leave_line(self)
 

@@ -266,7 +266,7 @@ class _ThreadCall:
     def _pay(self) -> None:
         with contextlib.suppress(IndexError):
             self._owes.pop()
-            self._lock.slots.give_back(self._lock)
+            self._lock.slots.repay(self._lock)
 
 
 async def _outlast(job: asyncio.Future[Any]) -> None:

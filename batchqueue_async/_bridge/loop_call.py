@@ -31,18 +31,23 @@ def call_on_loop(
     Raises:
         BatchQueueError: The loop is dead, or ended meanwhile.
     """
-    call = _Call(watchdog.loop, start, give_back, context)
+    call = _Call(watchdog.loop, start, give_back)
     try:
+        call.begin(context)
         while not call.ended.is_set:
             watchdog.wait(call.ended.wait, None)
-        call.is_taken = True
         assert call.task is not None
-        return call.task.result()
+        result = call.task.result()
+        # No call from here on: what strikes after one would lose the result.
+        call.is_taken = True
     except asyncio.CancelledError as error:
         msg = f"{watchdog.name} ended during the call"
         raise BatchQueueError(msg) from error
+    else:
+        return result
     finally:
-        call.give_up()
+        if not call.is_taken:
+            call.give_up()
 
 
 class _Call(Generic[R]):
@@ -59,29 +64,29 @@ class _Call(Generic[R]):
         loop: asyncio.AbstractEventLoop,
         start: Callable[[], Coroutine[Any, Any, R]],
         give_back: Callable[[R], object] | None,
-        context: Context | None,
     ) -> None:
         self.ended = ThreadEvent()
         self._loop = loop
         self._start = start
         self._give_back = give_back
         self._is_given_up = False
-        # Whether the thread has seen that it has ended.
+        # Whether the thread has its result.
         self.is_taken = False
         self.task: asyncio.Task[R] | None = None
         self._body: Coroutine[Any, Any, R] | None = None
+
+    def begin(self, context: Context | None) -> None:
         # On a closed loop nothing comes of it, and the caller's watchdog raises.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._run, context=context)
+            self._loop.call_soon_threadsafe(self._run, context=context)
 
     def give_up(self) -> None:
-        """The thread waits no longer; after the end, as it saw it, nothing is to do."""
-        if not self.is_taken:
-            self._is_given_up = True
-            try:
-                self._loop.call_soon_threadsafe(self._cancel)
-            except RuntimeError:
-                self._discard()
+        """The thread waits no longer."""
+        self._is_given_up = True
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            self._discard()
 
     def _run(self) -> None:
         if not self._is_given_up:

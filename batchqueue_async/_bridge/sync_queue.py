@@ -68,6 +68,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         self._ingress = ingress_of(queue)
         self._parts = parts = self._ingress.parts
         self._log = parts.failures.new_log()
+        # Whether a shutdown was cut short: the loop may be about to give its list back.
+        self._is_list_owed = False
         self._lock = self._ingress.guard.lock
         self._loop = self._ingress.loop
         # How many items of a long iterable are placed together.
@@ -315,14 +317,20 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         state, lifecycle = self._parts.state, self._parts.lifecycle
         # Leftovers that nobody has taken yet have to be fetched from the loop.
         is_over = state is State.CLOSED and not lifecycle.leftovers
-        if is_over or (self._loop.is_closed() and state.has_begun_to_close):
+        if (is_over and not self._is_list_owed) or (
+            self._loop.is_closed() and state.has_begun_to_close
+        ):
             return []
 
         def give_back(left: list[T]) -> None:
             if left:
                 lifecycle.give_back(left)
 
-        return self._on_loop(partial(self._queue.shutdown, timeout), give_back)
+        self._is_list_owed = True
+        left = self._on_loop(partial(self._queue.shutdown, timeout), give_back)
+        # No call in between.
+        self._is_list_owed = False
+        return left
 
     def _refuse_own_thread(self) -> None:
         # By the running loop, since the numbers of threads are used again.

@@ -218,6 +218,9 @@ class InFlight(Generic[T]):
             batch = self.undelivered[-1]
             if batch.stage is INSIDE and batch.registration is not None:
                 leave(batch, batch.registration)
+            elif batch.registration is not None:
+                # It may have left, and not let the next one in.
+                batch.registration.lock.bring_on()
         else:
             self._resume_partitions()
         self.was_cut_short = bool(self.undelivered)

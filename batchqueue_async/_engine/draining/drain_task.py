@@ -101,7 +101,6 @@ class DrainTask(Generic[T]):
         pause = 0.0
         task = asyncio.current_task()
         assert task is not None
-        self.in_flight.task = task
         self._turn.join()
         try:
             while not (self._phase is _FINISHED or self.is_suspended):
@@ -109,6 +108,11 @@ class DrainTask(Generic[T]):
                     # An eager task gets here before the code that starts it knows it:
                     # yield before handlers produce, or shut the queue down.
                     await asyncio.sleep(pause)
+                    running = self._parts.tasks.running
+                    if running[self.index : self.index + 1] != [task]:
+                        # It was struck as it was started; another one is, or will be.
+                        return
+                    self.in_flight.task = task
                     self.in_flight.recover()
                     try:
                         await self._run_cycles()

@@ -3,6 +3,10 @@
 A queue holds one permit for one cycle, and permits go round in order of asking: a busy
 queue is behind all others again after each of its cycles. A handler that waits for a
 queue lends its permit, and asks for it again before it goes on.
+
+Invariant: a permit is free, or held by one who knows it, or will be told by whoever
+asks next. A signal handler may raise after any call, so there is none where it changes
+hands.
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ class PermitPool:
         self.loop = asyncio.get_running_loop()
         self._free = permits
         # In order of asking.
-        self._line: dict[Permit, None] = {}
+        self.line: dict[Permit, None] = {}
+        # Those that have got one, and were not told of it so far.
+        self._untold: dict[Permit, None] = {}
         self._on_unused = on_unused
         self._users = 0
 
@@ -45,22 +51,34 @@ class PermitPool:
 
     def ask(self, permit: Permit) -> None:
         """Grant it, now or in its turn."""
-        if self._free and not self._line:
+        self.tell()
+        if self._free and not self.line:
             self._free -= 1
-            permit.granted()
+            # No call in between.
+            permit.is_held = True
         else:
-            self._line[permit] = None
+            self.line[permit] = None
 
-    def withdraw(self, permit: Permit) -> None:
-        self._line.pop(permit, None)
-
-    def give_back(self) -> None:
-        if self._line:
-            first = next(iter(self._line))
-            del self._line[first]
-            first.granted()
-        else:
+    def take_back(self, permit: Permit) -> None:
+        """Hand a permit on to the first in line, if there is one."""
+        first = next(iter(self.line), None)
+        # No call in between.
+        permit.is_held = False
+        if first is None:
             self._free += 1
+            return
+        del self.line[first]
+        first.is_held = True
+        self._untold[first] = None
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell those that have got a permit; a signal may have cut that short."""
+        while self._untold:
+            first = next(iter(self._untold))
+            first.tell()
+            # No call in between.
+            self._untold.pop(first, None)
 
 
 class Permit:
@@ -73,7 +91,6 @@ class Permit:
     def __init__(self, pool: PermitPool) -> None:
         self.pool = pool
         self.is_held = False
-        self._is_asked = False
         self._loop = asyncio.get_running_loop()
         # Called when it is granted, or no longer asked for.
         self._listeners: list[Callable[[], object]] = []
@@ -88,13 +105,11 @@ class Permit:
 
     def lend(self) -> None:
         """Give it back, or take the request for it back."""
-        was_held, self.is_held = self.is_held, False
-        if was_held:
-            self.pool.give_back()
+        if self.is_held:
+            self.pool.take_back(self)
         elif self._is_asked:
-            self._is_asked = False
-            self.pool.withdraw(self)
-            self._tell()
+            self.pool.line.pop(self, None)
+            self.tell()
 
     def leave(self) -> None:
         """Its queue has ended: nobody needs it any more."""
@@ -129,10 +144,18 @@ class Permit:
             # The loop is closed, and its drain tasks are no more.
             tell()
 
-    def granted(self) -> None:
-        self._is_asked = False
-        self.is_held = True
-        self._tell()
+    @property
+    def _is_asked(self) -> bool:
+        return self in self.pool.line
+
+    def tell(self) -> None:
+        """Tell who waits that it is granted, or no longer asked for."""
+        while self._listeners:
+            tell = self._listeners[0]
+            tell()
+            # Last: if this is cut short, it is called again.
+            if tell in self._listeners:
+                self._listeners.remove(tell)
 
     def _look(self, call: HandlerCall) -> None:
         # After the call the drain task gets its permit back by itself.
@@ -151,7 +174,6 @@ class Permit:
 
     def _ask(self) -> None:
         if not self.is_held and not self._is_asked:
-            self._is_asked = True
             self.pool.ask(self)
 
     async def _acquire(self) -> None:
@@ -160,11 +182,6 @@ class Permit:
             answer = self._loop.create_future()
             self._listeners.append(partial(_answer, answer))
             await answer
-
-    def _tell(self) -> None:
-        listeners, self._listeners = self._listeners, []
-        for tell in listeners:
-            tell()
 
 
 def _answer(answer: asyncio.Future[None]) -> None:
@@ -180,7 +197,14 @@ class SharedPermits:
         self._shared: dict[str, tuple[DrainTaskPolicy, PermitPool]] = {}
         self._warned: set[str] = set()
 
-    def pool_of(self, shared: SharedDrainTasks) -> PermitPool:
+    def permit_of(self, shared: SharedDrainTasks) -> Permit:
+        """Return the permit of one queue more."""
+        pool = self._pool_of(shared)
+        permit = Permit(pool)
+        pool.join()
+        return permit
+
+    def _pool_of(self, shared: SharedDrainTasks) -> PermitPool:
         """Return the pool of this name; the first policy holds."""
         name = shared.name
         policy, pool = self._shared.get(name) or (shared.policy, None)

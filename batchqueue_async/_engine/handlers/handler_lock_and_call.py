@@ -5,9 +5,8 @@ But its items may live in several (a consumer, a custom selector, two types), an
 hooks may be called by another drain task. So it has a lock: first come, first served,
 so that a busy `consume` cannot starve an `on_flush`.
 
-Code inside of a handler, also in tasks and threads that it started, is known by a
-context variable; the drain task ends the call when the handler has returned, so that a
-task which outlives its handler is outside again.
+Code inside of a handler, also in its tasks and threads, is known by a context variable.
+Its drain task ends the call: a task that outlives its handler is outside again.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ HELD_UP: Final = 0.1
 
 
 class Exclusive(NamedTuple):
-    """The mode of hooks: no other call is inside.
-
-    Each holder has a mode of its own, so that `forget` finds one that was cut off.
-    """
+    """A hook's mode: no other call is inside. `forget` finds one that was cut off."""
 
     holder: object
 
@@ -94,10 +90,15 @@ class HandlerLock:
         A caller that does not go in, or is cut off before that, has to `withdraw` it.
         """
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.try_acquire(mode):
-            answer.set_result(None)
-        else:
-            self._waiting = (*self._waiting, (mode, answer))
+        try:
+            if self.try_acquire(mode):
+                answer.set_result(None)
+            else:
+                self._waiting = (*self._waiting, (mode, answer))
+                self.bring_on()
+        except BaseException:
+            self.withdraw(mode, answer)  # A signal handler's: nobody else would.
+            raise
         return answer
 
     def withdraw(self, mode: Hashable, answer: asyncio.Future[None]) -> None:
@@ -118,7 +119,7 @@ class HandlerLock:
         if mode == self._sole or (self._by_mode and mode in self._by_mode):
             self.release(mode)
         else:
-            self.grant_next()
+            self.bring_on()
 
     def modes_ahead_of(self, answer: asyncio.Future[None]) -> tuple[Hashable, ...]:
         """Return the modes in the line up to that one; none once it is inside."""
@@ -148,6 +149,10 @@ class HandlerLock:
         """Let the next ones in, after a call has left."""
         if self._waiting:
             self.grant_next()
+
+    def bring_on(self) -> None:
+        """Do what whoever left has not, if a signal handler's error struck it."""
+        self.grant_next()
 
     def keeps_out(self, mode: Hashable) -> bool:
         """Whether nobody with this mode comes in before a stuck call has ended."""
@@ -183,8 +188,10 @@ class HandlerLock:
             if admitted.cancelled():
                 # Its caller was cancelled, and is about to withdraw it.
                 return
-            self._waiting = self._waiting[1:]
+            behind = self._waiting[1:]
             self._go_in(mode)
+            # No call in between: it is in the line, or inside.
+            self._waiting = behind
             admitted.set_result(None)
 
 

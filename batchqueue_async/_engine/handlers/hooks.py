@@ -40,9 +40,11 @@ class Hooks:
         self._not_closed: dict[int, Registration] | None = None
         # By drain task: the handler that it has entered last for a hook, if it is in.
         self._entered: dict[int | None, HandlerLock] | None = None
-        # Calls of `on_flush` that run, with futures of their results for the flushes.
+        # Calls of `on_flush` that run, with the futures of their results for the
+        # flushes, and the handlers' locks.
         self.flushing: dict[
-            asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
+            asyncio.Task[BaseException | None],
+            tuple[asyncio.Future[BaseException | None], HandlerLock],
         ] = {}
 
     def owns_hooks_of(self, drain_task: int, registration: Registration) -> bool:
@@ -167,42 +169,57 @@ class Hooks:
         # The lock is asked for at once, so that the drain task's next batch comes after
         # it.
         mode = Exclusive(ending)
-        answer = lock.request(mode)
-        call = self._flush(registration, drain_task, mode, answer)
-        task = outside(loop.create_task, call)
-        task.set_name(f"{self._parts.name}: on_flush of {registration.label}")
-        self.flushing[task] = ending
-
-        def ended(task: asyncio.Task[BaseException | None]) -> None:
-            # A task that was cancelled before its first step has not left the lock.
+        try:
+            answer = lock.request(mode)
+            call = self._flush(registration, drain_task, ending, answer)
+            task = outside(loop.create_task, call)
+            task.set_name(f"{self._parts.name}: on_flush of {registration.label}")
+            self.flushing[task] = ending, lock
+            task.add_done_callback(self._flushed)
+        except BaseException:
+            # A signal handler's: there may be no task that leaves the lock.
+            ending.cancel()
             lock.forget(mode)
-            self._flushed(task)
-
-        task.add_done_callback(ended)
+            raise
         return ending, OnFlushNode(self._parts.detector, lock, answer, task)
+
+    def bring_flushes_on(self) -> None:
+        """Tell of calls that have ended, where that was cut short by a signal."""
+        for task in [each for each in self.flushing if each.done()]:
+            self._flushed(task)
 
     def leave_flushes(self) -> None:
         """End the waits for `on_flush` that are left at a shutdown's deadline."""
-        for ending in self.flushing.values():
+        self.bring_flushes_on()
+        for ending, _ in self.flushing.values():
             message = "on_flush did not end before the shutdown's deadline"
-            ending.set_result(TimeoutError(message))
-        self.flushing.clear()
+            if not ending.done():
+                ending.set_result(TimeoutError(message))
 
     def _flushed(self, task: asyncio.Task[BaseException | None]) -> None:
+        if task not in self.flushing:
+            return
+        ending, lock = self.flushing[task]
+        # A task that was cancelled before its first step has not left the lock.
+        lock.forget(Exclusive(ending))
         cut_off = task.cancelled()
         error = asyncio.CancelledError() if cut_off else task.exception()
-        ending = self.flushing.pop(task, None)
-        if ending is not None:
+        if not ending.done():
             ending.set_result(task.result() if error is None else error)
+        # Last: if this is cut short it is called again.
+        self.flushing.pop(task, None)
 
     async def _flush(
         self,
         registration: Registration,
         drain_task: int | None,
-        mode: Exclusive,
+        ending: asyncio.Future[BaseException | None],
         answer: asyncio.Future[None],
     ) -> BaseException | None:
-        hook, lock = registration.on_flush, registration.lock
+        hook, lock, mode = registration.on_flush, registration.lock, Exclusive(ending)
+        if ending.done():
+            # What began it was cut short, and has left the lock.
+            return None
         await answer
         if hook is None or not registration.is_open:
             return None

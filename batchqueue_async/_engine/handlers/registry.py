@@ -110,8 +110,10 @@ class HandlerRegistry:
         self.have_on_close |= registration.on_close is not None
         replaced = self._by_type.get(registration.item_type)
         self._follow(registration, replaced)
+        self._retire(replaced)
+        # No call in between: what is near here is as of these registrations.
         self._by_type[registration.item_type] = registration
-        self._changed(replaced)
+        self._tidy_locks()
         if self._queue is not None:
             self._attach(registration)
 
@@ -137,9 +139,13 @@ class HandlerRegistry:
             handler.attach(self._queue)
 
     def remove(self, item_type: type) -> Registration | None:
-        removed = self._by_type.pop(item_type, None)
+        removed = self._by_type.get(item_type)
         self._follow(None, removed)
-        self._changed(removed)
+        self._retire(removed)
+        if removed is not None:
+            # No call in between, as above.
+            del self._by_type[item_type]
+        self._tidy_locks()
         return removed
 
     def of(self, item_type: type) -> Registration | None:
@@ -200,9 +206,12 @@ class HandlerRegistry:
             limit.add(new)
         self.most_taken = limit.items
 
-    def _changed(self, gone: Registration | None) -> None:
-        self._known.clear()
-        self.version += 1
+    def _retire(self, gone: Registration | None) -> None:
+        """Keep one that is about to go until its `on_close`, and prepare the change.
+
+        Before it goes: a signal handler may raise in between, and one that then stays
+        is not closed, since it is still in use.
+        """
         if gone is not None:
             self.has_retired = True
             if gone.on_close is not None:
@@ -212,7 +221,8 @@ class HandlerRegistry:
                 # Amortised: those that are at rest are forgotten.
                 if len(self._let_go) > 2 * self._let_go_at_work + SLACK:
                     self._forget_at_rest({*self.in_flight()})
-        self._tidy_locks()
+        self.version += 1
+        self._known.clear()
 
     def _forget_at_rest(self, in_flight: Collection[Registration | None]) -> None:
         self._let_go = [each for each in self._let_go if is_at_work(each, in_flight)]

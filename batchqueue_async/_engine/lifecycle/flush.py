@@ -117,6 +117,7 @@ class Flush:
     async def _call_on_flush(self) -> None:
         """Call each handler's `on_flush`; what one raises is added to the failures."""
         handlers, hooks, wait = self._parts.handlers, self._parts.hooks, self._wait
+        hooks.bring_flushes_on()
         # One registration of each handler, whatever its types.
         told: dict[HandlerLock, Registration] = {}
         for registration in (*handlers, *handlers.retired):

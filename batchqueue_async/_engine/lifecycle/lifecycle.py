@@ -57,6 +57,7 @@ class Lifecycle:
         self.queue: object = None
         # Set by a manager, so that it does not keep a queue that was shut down.
         self.on_closed: Callable[[], None] | None = None
+        self._is_started = False  # A signal handler may cut `start` short.
         self._shutdown: Shutdown | None = None
         self._task: asyncio.Task[None] | None = None
         # Closed, but known to its registry or manager: a strike may come in between.
@@ -79,20 +80,19 @@ class Lifecycle:
         parts = self.parts
         if parts.state is State.RUNNING:
             require_own_loop(parts)
-            return
-        if parts.state is not State.NEW:
+            if self._is_started:
+                return
+        elif parts.state is not State.NEW:
             msg = f"queue {parts.name!r} was shut down and cannot be started again"
             raise BatchQueueError(msg)
         loop = bind_to_running_loop(parts)
         drain_tasks = parts.config.drain_tasks
-        if isinstance(drain_tasks, SharedDrainTasks):
+        if isinstance(drain_tasks, SharedDrainTasks) and parts.detector.permit is None:
             # Imported here: only programs that share drain tasks need the module.
             from batchqueue_async._engine.draining import shared_drain_tasks  # noqa: PLC0415
 
             shared = shared_permits or shared_drain_tasks.SharedPermits()
-            pool = shared.pool_of(drain_tasks)
-            parts.detector.permit = shared_drain_tasks.Permit(pool)
-            pool.join()
+            parts.detector.permit = shared.permit_of(drain_tasks)
         backend_is_where_it_was()
         abandon_after_fork(self)
         parts.running_calls.clock = clock_of(loop)
@@ -103,13 +103,13 @@ class Lifecycle:
             open_to_threads(parts)
         await LoopRegistry.of(loop).register(self)
         parts.handlers.attach(self, parts.detector)
+        self._is_started = True
 
     def _time_here(self) -> float | None:
         """Return the loop's time; None on other threads, where it may be stale."""
-        loop = self.parts.loop
-        if loop is None or asyncio._get_running_loop() is not loop:  # noqa: SLF001
-            return None
-        return loop.time()
+        running = asyncio._get_running_loop()  # noqa: SLF001
+        is_here = running is self.parts.loop
+        return running.time() if running is not None and is_here else None
 
     def count_left(self) -> int:
         return sum(

@@ -52,10 +52,13 @@ class Rebalancer:
         # Handoffs may be left of a run that a signal handler has cut short.
         self.stop()
         while True:
-            # The time that a handoff takes does not shift the rounds after it.
-            due = max(due + interval, loop.time())
             try:
+                # The time that a handoff takes does not shift the rounds after it.
+                due = max(due + interval, loop.time())
                 await asyncio.sleep(due - loop.time())
+                if self._parts.tasks.rebalancing is not asyncio.current_task():
+                    # It was struck as it was started; another one is, or will be.
+                    return
                 await self._round()
             except asyncio.CancelledError:
                 # No partition may be left in a handoff that nobody ends.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.draining.drain_task import DrainTask
@@ -43,13 +44,14 @@ class QueueTasks:
         self.rebalancing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Start them; again it starts those that a signal handler has left out."""
         parts = self._parts
-        self.drain_tasks = [
+        self.drain_tasks = self.drain_tasks or [
             DrainTask(index, parts) for index in range(parts.ownership.drain_tasks)
         ]
         parts.ownership.bind(tuple(each.nap for each in self.drain_tasks))
         parts.handlers.in_flight = self._in_flight
-        for drain_task in self.drain_tasks:
+        for drain_task in self.drain_tasks[len(self.running) :]:
             self._run(drain_task)
         is_adaptive = parts.ownership.active is not None
         if (is_adaptive or parts.config.rebalancing) and len(self.drain_tasks) > 1:
@@ -58,8 +60,9 @@ class QueueTasks:
                 Rebalancer,
             )
 
-            self.rebalancer = Rebalancer(parts)
-            self._rebalance(self.rebalancer)
+            self.rebalancer = self.rebalancer or Rebalancer(parts)
+            if self.rebalancing is None:
+                self._rebalance(self.rebalancer)
 
     def close_partitions(self) -> None:
         """Let no more items in, and wake producers that wait for room."""
@@ -101,8 +104,8 @@ class QueueTasks:
         if not self.drain_tasks:
             return
         LoopRegistry.of(asyncio.get_running_loop()).ensure_canary()
-        for drain_task, task in zip(self.drain_tasks, self.running, strict=False):
-            is_dead = task.done() and drain_task.has_work_left
+        for drain_task, task in zip_longest(self.drain_tasks, self.running):
+            is_dead = (task is None or task.done()) and drain_task.has_work_left
             drain_task.nap.be_revived(None)
             drain_task.resume()
             if is_dead:
@@ -172,7 +175,14 @@ class QueueTasks:
 
     def _rebalance(self, rebalancer: Rebalancer) -> None:
         self.rebalancing = self._task(rebalancer.run(), "rebalancing")
-        self.rebalancing.add_done_callback(_log_error)
+        self.rebalancing.add_done_callback(self._rebalancing_ended)
+
+    def _rebalancing_ended(self, ended: asyncio.Task[None]) -> None:
+        if not _may_run_again(ended):
+            _log_error(ended)
+        elif self.drain_tasks[0].is_running and not is_ending(ended.get_loop()):
+            # After Ctrl-C the loop may run again: rebalancing goes on then.
+            self.revive()
 
     def _run(self, drain_task: DrainTask[Any]) -> None:
         index = drain_task.index

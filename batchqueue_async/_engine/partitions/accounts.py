@@ -245,12 +245,23 @@ def return_taken(partition: Partition[T], left: list[T]) -> None:
         partition.taken, partition.taken_from = None, 0
 
 
+def watch(partition: Partition[Any], watcher: Watcher) -> bool:
+    """Tell `watcher` once all items that are in are settled; False if they are."""
+    _count_taken(partition)
+    return partition.accounts.watch(partition.accepted, watcher)
+
+
+def _count_taken(partition: Partition[Any]) -> None:
+    """Count a take, if it was cut short before that."""
+    if partition.taken_from < 0:
+        partition.taken_from = partition.accounts.take(len(partition.taken or ()))
+
+
 def taken_again(partition: Partition[T]) -> list[T]:
     """Return the items of a take that was cut short before all were in batches."""
     accounts, taken = partition.accounts, partition.taken or []
     with partition.guard:
-        if partition.taken_from < 0:
-            partition.taken_from = accounts.take(len(taken))
+        _count_taken(partition)
         partition.took_one_type = False
         partition.serve_line()
     count = accounts.in_flight

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._engine.partitions.accounts import Accounts, Watcher, return_taken
+from batchqueue_async._engine.partitions.accounts import Accounts, return_taken, watch
 from batchqueue_async._engine.partitions.ages import Ages
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
@@ -31,6 +31,7 @@ from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.linger_and_nap import Nap
+    from batchqueue_async._engine.partitions.accounts import Watcher
     from batchqueue_async._engine.partitions.wait_for_room import Tally
 
 T = TypeVar("T")
@@ -89,9 +90,8 @@ class Partition(ProducersQueue[T]):
         # How many of its first items are known to have one type; -1 if nobody asks.
         # Looking at a chunk that has just been made is cheaper than doing it later.
         self.uniform_prefix = -1
-        # Of the last take: the position of its first item, and whether all of it had
-        # one type, as far as that is known. Noted with the take, since threads may
-        # displace items the moment after.
+        # Of the last take: its first item's position, and whether all had one type, if
+        # that is known. Noted with it: threads may displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
         # The items of the last take, until they are in batches. While `taken_from` is
         # -1, the accounts have not counted the take yet.
@@ -304,7 +304,7 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             if self.line.unaware:
                 run_again(self)
-            is_watched = self.accounts.watch(self.accepted, watcher)
+            is_watched = watch(self, watcher)
             self.has_fast_path &= not is_watched
             return is_watched
 

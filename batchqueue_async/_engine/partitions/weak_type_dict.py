@@ -82,8 +82,9 @@ class WeakTypeDict(Generic[V]):
             self._let_go()
 
     def clear(self) -> None:
-        self.near.clear()
         self._far = None
+        # In this order: a signal handler may raise after the call.
+        self.near.clear()
 
     def _let_go(self) -> None:
         self._back_before, self._back = self._back, 0

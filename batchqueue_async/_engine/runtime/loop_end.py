@@ -129,6 +129,8 @@ class LoopRegistry:
         # Queues that were shut down, with leftovers that nobody has fetched so far.
         self._unfetched: dict[int, Lifecycle] = {}
         self._sentinel: AsyncGenerator[None, None] | None = None
+        # Whether it has done its first step.
+        self._is_watching = False
         self._restart: asyncio.TimerHandle | None = None
         # Names and counts of what was lost, for the warning.
         self._lost: list[tuple[str, int]] = []
@@ -154,7 +156,7 @@ class LoopRegistry:
     async def register(self, queue: Lifecycle) -> None:
         self._queues[id(queue)] = queue
         self.ensure_canary()
-        if self._sentinel is None:
+        if not self._is_watching:
             self._sentinel = self._watch()
             # Its first step registers it with the loop.
             await anext(self._sentinel)
@@ -227,10 +229,11 @@ class LoopRegistry:
         return [*self._queues.values(), *self._unfetched.values()]
 
     async def _watch(self) -> AsyncGenerator[None, None]:
+        self._is_watching = True
         try:
             yield
         finally:
-            self._sentinel = None
+            self._is_watching, self._sentinel = False, None
             running = asyncio._get_running_loop()  # noqa: SLF001
             # Without queues it has ended in this step. To await it in `release` would
             # let the loop's end find it running.

@@ -1,0 +1,89 @@
+"""F5: a flush is a receipt, also for what was just taken as a signal handler raised."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from batchqueue_async import DeliveryError
+from tests.bridge.interruptions import Interruption
+from tests.support.oracle import check_settled
+from tests.support.struck_queue import (
+    KINDS,
+    Kind,
+    Outcome,
+    Struck,
+    StruckQueue,
+    handles,
+    is_in_drain_task,
+)
+from tests.support.thorough import IS_THOROUGH
+
+MOST_POINTS = 2_000
+STEP = 1 if IS_THOROUGH else 9
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Neither log lines nor finalizers of other queues in between."""
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    logging.disable(logging.NOTSET)
+
+
+def strike() -> None:
+    raise Struck
+
+
+async def work_for_a_moment(_: StruckQueue) -> None:
+    """Shorter than a drain task rests before it goes on."""
+    await asyncio.sleep(0.2)
+
+
+async def flush(struck: StruckQueue) -> None:
+    for item in struck.kind.items[:3]:
+        struck.accepted.append(item)
+        assert struck.queue.offer(item)
+    with contextlib.suppress(DeliveryError):
+        await struck.queue.flush(timeout=100.0)
+    check_settled(struck.queue)
+    assert struck.queue.stats().accepted == len(struck.accepted)
+
+
+def struck_at(point: int, kind: Kind) -> bool:
+    """Strike a drain task, and flush at once; returns whether it was struck."""
+    struck = StruckQueue(kind, Outcome(handles))
+    with contextlib.closing(struck.loop):
+        struck.drive(struck.queue.start())
+        struck.drive(asyncio.sleep(1.0))
+        interruption = Interruption(point, strike, is_in_drain_task, at_entries=True)
+        with interruption:
+            struck.drive(struck.put_before(work_for_a_moment))
+        if "add_done_callback" not in (interruption.where or ""):
+            try:
+                struck.drive(flush(struck))
+                struck.drive(struck.queue.close())
+            except BaseException as error:
+                error.add_note(f"struck at point {point}, {interruption.where}")
+                raise
+    return interruption.has_acted
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_flush_covers_what_was_taken_as_it_was_struck(kind: Kind) -> None:
+    for point in range(KINDS.index(kind) % STEP, MOST_POINTS, STEP):
+        if not struck_at(point, kind):
+            return
+    pytest.fail("it never came to an end")
