@@ -38,7 +38,7 @@ from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.item_types import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
-from batchqueue_async._policies.retry import PartialFailure
+from batchqueue_async._policies.retry import PartialFailure, checked_answer
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
@@ -70,7 +70,9 @@ def _raised(
     if call.coroutine is not None and call.registration.timeout is None:
         # After a signal handler has raised nobody resumes the coroutine.
         call.coroutine.close()
-    return error if isinstance(error, Exception) else user_error(error, call), left
+    if isinstance(error, Exception):
+        return checked_answer(error), left
+    return user_error(error, call), left
 
 
 class InFlight(Generic[T]):
