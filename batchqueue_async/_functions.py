@@ -30,6 +30,15 @@ def attribute_of(owner: object, name: str, otherwise: object = None) -> Any:  # 
     return getattr(owner, name, otherwise)
 
 
+def taker_of(handler: object) -> Any:  # noqa: ANN401 - a callable of a user's
+    """Return what takes a handler's batches: its `consume`, else the handler itself.
+
+    A callable may have an attribute of that name which is something else.
+    """
+    consume = attribute_of(handler, "consume")
+    return consume if callable(consume) else handler
+
+
 def name_of(call: object) -> str:
     """Return the name of a function, or of the class of what is called like one."""
     # A stand-in may make up a name, which is no text then, and for `xmlrpc` a call.
@@ -42,6 +51,15 @@ def is_async(call: object) -> bool:
     """Whether it is a coroutine function, or an object that is called like one."""
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
+    )
+
+
+def runs_later(result: object) -> bool:
+    """Whether a call has only made what somebody would have to run, or wait for."""
+    return (
+        inspect.isawaitable(result)
+        or inspect.isgenerator(result)
+        or inspect.isasyncgen(result)
     )
 
 

@@ -73,6 +73,17 @@ def callable_object(received: Received) -> Any:
     return Handler()
 
 
+def callable_object_with_a_flag(received: Received) -> Any:
+    class Handler:
+        def __init__(self) -> None:
+            self.consume = True
+
+        def __call__(self, batch: list[int]) -> None:
+            received.append(batch)
+
+    return Handler()
+
+
 def async_callable_object(received: Received) -> Any:
     class Handler:
         async def __call__(self, batch: list[int]) -> None:
@@ -134,6 +145,7 @@ FORMS = [
     function_that_returns_a_future,
     function_that_returns_a_value,
     callable_object,
+    callable_object_with_a_flag,
     async_callable_object,
     sync_object,
     async_object,
@@ -441,6 +453,10 @@ def _hidden_coroutine() -> Any:
     return lambda batch: consume(batch)  # noqa: PLW0108 - looks like a sync one
 
 
+def _hidden_async_generator() -> Any:
+    return lambda batch: async_generator_function(batch)  # noqa: PLW0108 - hidden
+
+
 def _async_on_close() -> Any:
     class Handler:
         def consume(self, batch: list[int]) -> None: ...
@@ -461,7 +477,9 @@ def test_in_thread_refuses_what_is_async(make: Callable[[], Any]) -> None:
 
 @pytest.mark.real_time
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize("make", [_hidden_coroutine, _async_callable_object])
+@pytest.mark.parametrize(
+    "make", [_hidden_coroutine, _hidden_async_generator, _async_callable_object]
+)
 async def test_a_coroutine_from_a_thread_is_not_taken_for_success(
     make: Callable[[], Any],
 ) -> None:
