@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, CoroutineType, FunctionType, MethodType
 from typing import Any, Final
 
 from batchqueue_async._validation import refuse
@@ -61,6 +61,21 @@ def runs_later(result: object) -> bool:
         or inspect.isgenerator(result)
         or inspect.isasyncgen(result)
     )
+
+
+def require_run(result: object) -> None:
+    """Refuse a coroutine that an async function has made and returned, not awaited.
+
+    Nothing of it has run, so what it was made for must not count as done.
+    """
+    if not isinstance(result, CoroutineType):
+        return
+    if inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
+        result.close()
+        rule = "await what it calls"
+        got = f"the coroutine {result.__qualname__} as its result, which nothing runs"
+        msg = f"an async handler must {rule}, got {got}"
+        raise TypeError(msg)
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:

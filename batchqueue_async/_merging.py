@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._functions import require_sync_function
+from batchqueue_async._functions import require_run, require_sync_function
 from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import require_batch_function
@@ -193,7 +193,7 @@ class Merging(Generic[T]):
                 # The call has only made a generator; its body has not run.
                 refuse("then", "no generator function", then, TypeError)
             if inspect.isawaitable(result):
-                await result
+                require_run(await result)
             handed.clear()
 
     def _keep(self, rest: dict[Hashable, T], since: float) -> None:

@@ -374,13 +374,22 @@ class Counts:
 
 
 async def test_what_nobody_has_run_is_not_handed_on() -> None:
-    """A stray `yield`, behind what can't be looked into."""
-    handler = merging(lambda batch: generates(batch), every=3600)  # noqa: PLW0108
-    async with queue_of(handler) as queue:
-        await queue.produce(A)
-        with pytest.raises(DeliveryError, match="then must be no generator function"):
-            await queue.flush()
-        assert handler.held == 1
+    """A stray `yield`, behind what can't be looked into; an `await` too few."""
+
+    async def forgets_await(batch: list[Count]) -> object:
+        return Down()(batch)
+
+    thens = {
+        "then must be no generator function": lambda batch: generates(batch),  # noqa: PLW0108
+        "must await what it calls, got the coroutine Down": forgets_await,
+    }
+    for why, then in thens.items():
+        handler = merging(then, every=3600)
+        async with queue_of(handler) as queue:
+            await queue.produce(A)
+            with pytest.raises(DeliveryError, match=why):
+                await queue.flush()
+            assert handler.held == 1
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.item_types import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
+from batchqueue_async._functions import require_run
 from batchqueue_async._policies.retry import PartialFailure, checked_answer
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ class InFlight(Generic[T]):
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
                 if (rest := call.run(result, registration)) is not None:
-                    await rest
+                    require_run(await rest)
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `user_error` raises others
