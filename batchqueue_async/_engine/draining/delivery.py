@@ -278,10 +278,9 @@ class InFlight(Generic[T]):
         self, batch: Batch[T], registration: Registration
     ) -> BaseException | None:
         """Call the handler of one batch; returns what it raised."""
-        deadline = registration.retry.deadline
-        if deadline is not None and batch.give_up_at is None:
-            batch.give_up_at = asyncio.get_running_loop().time() + deadline
-        lock, mode = registration.lock, registration.mode
+        lock, mode, retry = registration.lock, registration.mode, registration.retry
+        if retry.deadline is not None and batch.give_up_at is None:
+            batch.give_up_at = asyncio.get_running_loop().time() + retry.deadline
         permit = (detector := self._parts.detector).permit
         # A handler that was cancelled while it waited has returned without its permit.
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
@@ -295,8 +294,9 @@ class InFlight(Generic[T]):
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                if (rest := call.run(result, registration)) is not None:
-                    require_run(await rest)
+                rest = call.run(result, registration)
+                if rest is not None and (returned := await rest) is not None:
+                    require_run(returned)
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `user_error` raises others
