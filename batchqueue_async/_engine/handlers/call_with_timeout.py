@@ -125,7 +125,8 @@ async def _noted(awaitable: Awaitable[object]) -> None:
             return
         call.end_step()
         call.end_step_to_wait()
-    require_run(await awaitable)
+    if (returned := await awaitable) is not None:
+        require_run(returned)
 
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
@@ -205,6 +206,8 @@ async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
         if call is not None:
             call.begin_step()
         await _noted(awaitable)
+        # Left pending, it would end this task in place of what the call has returned.
+        await absorb_cancellation()
     except (KeyboardInterrupt, SystemExit) as ending:
         return ending
     finally:
