@@ -4,6 +4,7 @@
 import asyncio
 import functools
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, TypedDict
@@ -382,18 +383,22 @@ async def test_a_hook_and_on_error_are_told_of_a_coroutine_that_nobody_awaits(
 
 @every_loop
 async def test_other_results_of_an_async_handler_are_not_looked_at() -> None:
-    """A task runs by itself."""
+    """A task runs by itself; a proxy may have lost its object."""
     stored: list[int] = []
 
     async def store(batch: list[int]) -> None:
         stored.extend(batch)
 
     async def consume(batch: list[int]) -> object:
-        return asyncio.create_task(store(batch))
+        return asyncio.create_task(store(batch)) if batch == [1] else gone()
 
-    async with BatchQueue("q", BatchQueueConfig[int](consumer=consume)) as queue:
-        await queue.produce(1)
-    assert check_settled(queue).handled == 1
+    def gone() -> object:
+        return weakref.proxy(Blocking())
+
+    config = BatchQueueConfig[int](consumer=consume, max_batch=1)
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many([1, 2])
+    assert check_settled(queue).handled == 2
     assert stored == [1]
 
 
