@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, CoroutineType, FunctionType, MethodType
 from typing import Any, Final
 
 from batchqueue_async._validation import refuse
@@ -30,6 +30,15 @@ def attribute_of(owner: object, name: str, otherwise: object = None) -> Any:  # 
     return getattr(owner, name, otherwise)
 
 
+def taker_of(handler: object) -> Any:  # noqa: ANN401 - a callable of a user's
+    """Return what takes a handler's batches: its `consume`, else the handler itself.
+
+    A callable may have an attribute of that name which is something else.
+    """
+    consume = attribute_of(handler, "consume")
+    return consume if callable(consume) else handler
+
+
 def name_of(call: object) -> str:
     """Return the name of a function, or of the class of what is called like one."""
     # A stand-in may make up a name, which is no text then, and for `xmlrpc` a call.
@@ -43,6 +52,31 @@ def is_async(call: object) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
     )
+
+
+def runs_later(result: object) -> bool:
+    """Whether a call has only made what somebody would have to run, or wait for."""
+    return (
+        inspect.isawaitable(result)
+        or inspect.isgenerator(result)
+        or inspect.isasyncgen(result)
+    )
+
+
+def require_run(result: object) -> None:
+    """Refuse a coroutine that an async function has made and returned, not awaited.
+
+    Nothing of it has run, so what it was made for must not count as done.
+    """
+    # By its type: any other object may do anything when it is asked for its class.
+    if type(result) is not CoroutineType:
+        return
+    if inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
+        result.close()
+        rule = "await what it calls"
+        got = f"the coroutine {result.__qualname__} as its result, which nothing runs"
+        msg = f"an async handler must {rule}, got {got}"
+        raise TypeError(msg)
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:

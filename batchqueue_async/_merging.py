@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._functions import require_sync_function
+from batchqueue_async._functions import require_run, require_sync_function
 from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import require_batch_function
@@ -54,9 +54,10 @@ class Merging(Generic[T]):
 
     Args:
         key: Of an item; items with equal keys are merged.
-        merge: Gets the older and the newer of two and returns what stands for both. It
-            may change the older one and return that, where `key` and `merge` never
-            raise: else a batch that fails may be merged in part.
+        merge: Gets the older and the newer of two and returns what stands for both:
+            None only if one of them is. It may change the older one and return that,
+            where `key` and `merge` never raise: else a batch that fails may be merged
+            in part.
         then: A `BatchQueue` on the same loop, or a function, sync or async, that gets a
             list of merged items: all of them are handed on when it returns.
         every: Seconds that an item is held, before its turn in the next batch or pause;
@@ -151,11 +152,15 @@ class Merging(Generic[T]):
         for item in batch:
             key = key_of(item)
             if key in merged:
-                merged[key] = merge(merged[key], item)
+                older = merged[key]
             elif key in held:
-                merged[key] = merge(held[key], item)
+                older = held[key]
             else:
                 merged[key] = item
+                continue
+            merged[key] = both = merge(older, item)
+            if both is None:
+                _refuse_none(older, item)
         if not held:
             self._since = asyncio.get_running_loop().time()
         # Last, so that after an error nothing of the batch is merged.
@@ -188,7 +193,7 @@ class Merging(Generic[T]):
                 # The call has only made a generator; its body has not run.
                 refuse("then", "no generator function", then, TypeError)
             if inspect.isawaitable(result):
-                await result
+                require_run(await result)
             handed.clear()
 
     def _keep(self, rest: dict[Hashable, T], since: float) -> None:
@@ -199,13 +204,19 @@ class Merging(Generic[T]):
         failed: Exception | None = None
         for key, item in newer.items():
             try:
-                rest[key] = self._merge(rest[key], item) if key in rest else item
+                rest[key] = self._both(rest[key], item) if key in rest else item
             except Exception as error:  # noqa: BLE001 - raised when all are kept
                 # The newer item's batch is handled: it goes on beside the older one.
                 rest[object()] = item
                 failed = error
         if failed is not None:
             raise failed
+
+    def _both(self, older: T, newer: T) -> T:
+        both = self._merge(older, newer)
+        if both is None:
+            _refuse_none(older, newer)
+        return both
 
     def _tell(self, error: Exception) -> None:
         # For `consume` only: what `on_idle` raises is logged by its queue.
@@ -217,3 +228,9 @@ class Merging(Generic[T]):
                 exc_info=error,
                 items=self.held,
             )
+
+
+def _refuse_none(older: object, newer: object) -> None:
+    """Refuse a `merge` that returns nothing, as `dict.update` does: both were lost."""
+    if older is not None and newer is not None:
+        refuse("what merge returns", "what stands for both items", None, TypeError)

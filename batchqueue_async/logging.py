@@ -30,7 +30,7 @@ from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import run_of
 from batchqueue_async._engine.queue import parts_of
-from batchqueue_async._functions import attribute_of, is_async, name_of
+from batchqueue_async._functions import attribute_of, is_async, name_of, taker_of
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (
@@ -286,7 +286,7 @@ class _Target:
     def __init__(self, target: HandlerLike[logging.LogRecord], name: str) -> None:
         # As which messages and `stats()` know it.
         self.__qualname__ = name
-        consume: Any = attribute_of(target, "consume", target)
+        consume: Any = taker_of(target)
         self.consume = _marking(consume)
         if hasattr(target, "tick_every"):
             self.tick_every = target.tick_every

@@ -19,6 +19,7 @@ from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._bridge.at_exit import drain_before_multiprocessing_ends
+from batchqueue_async._functions import attribute_of, runs_later, taker_of
 from batchqueue_async._policies.errors import BatchQueueError, ProcessDied
 from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._wording import add_note, kind_of, reason
@@ -263,14 +264,17 @@ class _Handler:
         name, arguments = pickle.loads(message)
         if name == "consume":
             if not self._is_open:
-                getattr(self._handler, "on_open", lambda: None)()
+                on_open = attribute_of(self._handler, "on_open")
+                # None where a subclass has turned it off.
+                if callable(on_open):
+                    on_open()
                 self._is_open = True
-            result = getattr(self._handler, name, self._handler)(*arguments)
+            result = taker_of(self._handler)(*arguments)
         elif self._is_open:
             result = getattr(self._handler, name)(*arguments)
         else:
             return
-        if inspect.isawaitable(result) or inspect.isgenerator(result):
+        if runs_later(result):
             if inspect.iscoroutine(result):
                 result.close()
             told = kind_of(result)

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED, HandlerLock
 from batchqueue_async._engine.handlers.registration import Attached
-from batchqueue_async._functions import attribute_of, is_async, name_of
+from batchqueue_async._functions import (
+    attribute_of,
+    is_async,
+    name_of,
+    runs_later,
+    taker_of,
+)
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._validation import require_int
@@ -95,7 +101,7 @@ class InThread(Attached):
         self._new_limiter = partial(CapacityLimiter, concurrency)
         self.concurrency = concurrency
         self._forget()
-        self._consume: Any = attribute_of(handler, "consume", handler)
+        self._consume: Any = taker_of(handler)
         self.__qualname__ = name
         if hasattr(handler, "tick_every"):
             self.tick_every = handler.tick_every
@@ -193,7 +199,7 @@ class InThread(Attached):
             raise
         if error is not None:
             raise error
-        if inspect.isawaitable(result) or inspect.isgenerator(result):
+        if runs_later(result):
             if inspect.iscoroutine(result):
                 result.close()
             _refuse_async(call, "thread")

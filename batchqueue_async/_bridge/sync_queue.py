@@ -17,6 +17,7 @@ from batchqueue_async._engine.lifecycle.state import State, refuse_fork
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._functions import name_of
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.choices import Offer
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
@@ -257,8 +258,15 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         require_timeout("timeout", timeout)
 
         async def run() -> R:
-            async with asyncio.timeout(timeout):
-                return await function(*args)
+            limit = asyncio.timeout(timeout)
+            try:
+                async with limit:
+                    return await function(*args)
+            except TimeoutError as error:
+                if limit.expired():
+                    told = f"{name_of(function)} gave no answer within {timeout} s"
+                    error.args = (told,)
+                raise
 
         return self._on_loop(run)
 

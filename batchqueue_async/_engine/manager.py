@@ -354,13 +354,19 @@ async def settle_all(
     manager: BatchQueueManager, timeout: float | None, flushed: list[Flush]
 ) -> None:
     """Flush all queues, the last created first, into `flushed`; not for users."""
-    async with asyncio.timeout(timeout):
-        # Those that end are first: a shutdown takes them from the end of `_queues`.
-        ending = manager._ending.values()  # noqa: SLF001
-        for queue in (*ending, *reversed(manager._queues.values())):  # noqa: SLF001
-            flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
-            await flush.settle(None)
-            flushed.append(flush)
+    limit, flush = asyncio.timeout(timeout), None
+    try:
+        async with limit:
+            # Those that end are first: a shutdown takes them from the end of `_queues`.
+            ending = manager._ending.values()  # noqa: SLF001
+            for queue in (*ending, *reversed(manager._queues.values())):  # noqa: SLF001
+                flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
+                await flush.settle(None)
+                flushed.append(flush)
+    except TimeoutError as error:
+        if flush is not None and limit.expired():
+            flush.tell_late(error, timeout)
+        raise
 
 
 @contextmanager

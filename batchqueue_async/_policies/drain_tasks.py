@@ -147,6 +147,13 @@ class SharedDrainTasks(Value):
             refuse("policy", "of a number that stays, where it is shared", self.policy)
 
 
+def count_of(policy: DrainTaskPolicy) -> int:
+    """Return what a policy resolves to, which may be a user's own."""
+    count = policy.resolve()
+    require_int("what drain_tasks resolves to", count, at_least=1)
+    return count
+
+
 def usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from batchqueue_async._functions import attribute_of, require_function
+from batchqueue_async._functions import attribute_of, require_function, taker_of
 from batchqueue_async._validation import refuse, require_positive
 
 HOOKS: Final = ("on_open", "on_idle", "on_tick", "on_flush", "on_close")
@@ -57,7 +57,7 @@ def _refuse_class(field: str, value: object) -> NoReturn:
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:
     require_handler("handler", handler)
-    consume: Callable[[list[Any]], Any] = attribute_of(handler, "consume", handler)
+    consume: Callable[[list[Any]], Any] = taker_of(handler)
     return consume
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from batchqueue_async._functions import attribute_of
+from batchqueue_async._functions import attribute_of, taker_of
 
 from .config import AUTO
 from .drain_tasks import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
@@ -63,7 +63,7 @@ def warn_of_timeout(handler: object, *others: object) -> None:
         handler: What it is declared for.
         others: `on_error` and the like, or None; they have it, too.
     """
-    calls = [attribute_of(handler, "consume", handler)]
+    calls = [taker_of(handler)]
     calls += [attribute_of(handler, name) for name in HOOKS]
     if all(call is None or _is_sync(call) for call in (*calls, *others)):
         warn(

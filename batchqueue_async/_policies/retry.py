@@ -48,7 +48,8 @@ class PartialFailure(Exception):
             batch fails by it.
     """
 
-    failed: tuple[int, ...] = ()
+    # No default: a subclass that forgets it would count its batch as handled.
+    failed: tuple[int, ...]
     retry_after: float | None = None
     results: Sequence[object] | None = None
 
@@ -210,6 +211,24 @@ def _distance(error: BaseException, classes: tuple[type[Exception], ...]) -> int
     """Return how far up among the error's bases the nearest of `classes` is."""
     bases = type(error).__mro__
     return next(place for place, base in enumerate(bases) if base in classes)
+
+
+def checked_answer(error: Exception) -> Exception:
+    """Return what a handler raised, or why it is no answer.
+
+    A subclass may have an `__init__` of its own, which checks nothing.
+    """
+    try:
+        if isinstance(error, PartialFailure):
+            _ = error.failed
+            if error.retry_after is not None:
+                require_at_least("retry_after", error.retry_after, 0)
+        elif isinstance(error, RetryAfter):
+            require_at_least("seconds", error.seconds, 0)
+    except Exception as wrong:  # noqa: BLE001 - a property of the subclass may do anything
+        wrong.__cause__ = error
+        return wrong
+    return error
 
 
 def pause_asked_for(error: BaseException | None) -> float:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
+from batchqueue_async._functions import require_run
+
 from .errors import (
     ExceptionHandler,
     Rewind,
@@ -185,7 +187,8 @@ class EventProcessor(Generic[E]):
                 result = on_event(event, sequence, sequence == end)
                 if result is not None and isawaitable(result):
                     self._passed = sequence - 1
-                    await result
+                    if (returned := await result) is not None:
+                        require_run(returned)
             self._passed = last
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
             return await self._passed_after(error, first, sequence, sequence, event)
@@ -265,7 +268,7 @@ class EventProcessor(Generic[E]):
 
 async def _finish(result: object) -> None:
     if result is not None and isawaitable(result):
-        await result
+        require_run(await result)
 
 
 def is_cancelled() -> bool:

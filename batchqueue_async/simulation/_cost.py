@@ -13,7 +13,7 @@ from statistics import fmean, linear_regression
 from typing import Any
 
 from batchqueue_async import HandlerLike
-from batchqueue_async._functions import attribute_of
+from batchqueue_async._functions import attribute_of, taker_of
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._validation import (
     refuse,
@@ -194,13 +194,14 @@ async def measure(
 
 
 async def _call_hook(handler: HandlerLike[Any], name: str) -> None:
-    answer = attribute_of(handler, name, lambda: None)()
+    hook = attribute_of(handler, name)
+    answer = hook() if callable(hook) else None
     if inspect.isawaitable(answer):
         await answer
 
 
 async def _timed(handler: HandlerLike[Any], batch: list[Any]) -> float:
-    consume: Any = attribute_of(handler, "consume", handler)
+    consume: Any = taker_of(handler)
     began = time.perf_counter()
     answer = consume(batch)
     if inspect.isawaitable(answer):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,27 @@ def store_pid(batch: list[Path]) -> None:
     time.sleep(0.1)
     for path in batch:
         path.write_text(f"{os.getpid()} {began} {time.time()}")
+
+
+async def _generated(batch: list[Path]) -> AsyncIterator[Path]:
+    for each in batch:
+        yield each
+
+
+def runs_nothing(batch: list[Path]) -> object:
+    """Only make an asynchronous generator, which nobody runs."""
+    return _generated(batch)
+
+
+class Switched:
+    """A hook that is turned off, and an attribute with the name of a method."""
+
+    on_open = None
+    consume = True
+
+    def __call__(self, batch: list[Path]) -> None:
+        for path in batch:
+            path.touch()
 
 
 class NeedsTwo(Exception):

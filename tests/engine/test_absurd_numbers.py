@@ -1,5 +1,6 @@
 """Numbers that nobody means are refused before anything has changed."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -125,3 +126,56 @@ def test_a_policy_for_too_many_drain_tasks_is_refused() -> None:
             DrainTaskPolicy.cpu_cores(multiplier)
     with pytest.raises(ValueError, match="base must be <= 65536"):
         DrainTaskPolicy.cpu_cores_with_base(65_537, 1.0)
+
+
+class OwnPartitions(PartitionPolicy):
+    """A user's policy."""
+
+    def __init__(self, *counts: Any) -> None:  # noqa: ANN401 - any of them is wrong
+        self.counts = [*counts]
+
+    def resolve(self, drain_tasks: int, weighted_handlers: float | Fraction) -> int:
+        count: int = self.counts.pop(0)
+        return count
+
+
+class OwnGrowth(OwnPartitions):
+    grows = True
+
+
+class OwnDrainTasks(DrainTaskPolicy):
+    """A user's policy."""
+
+    def __init__(self, count: Any) -> None:  # noqa: ANN401 - any of them is wrong
+        self.count = count
+
+    def resolve(self) -> int:
+        count: int = self.count
+        return count
+
+
+@pytest.mark.parametrize(
+    "count, why",
+    [
+        (0, "must be >= 1, got 0"),
+        (-1, "must be >= 1, got -1"),
+        (2.5, "must be an int, got 2.5"),
+        (None, "must be an int, got None"),
+    ],
+)
+def test_what_a_users_policy_resolves_to_is_refused(count: object, why: str) -> None:
+    """It was an IndexError, or a division by zero."""
+    for config in (
+        BatchQueueConfig[Any](partitions=OwnPartitions(count, count)),
+        BatchQueueConfig[Any](drain_tasks=OwnDrainTasks(count)),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"resolves to {why}"):
+            BatchQueue("q", config)
+
+
+def test_what_a_users_policy_resolves_to_later_leaves_the_queue_as_it_was() -> None:
+    partitions = OwnGrowth(1, 0, 1)
+    queue = BatchQueue("q", BatchQueueConfig[Any](partitions=partitions))
+    with pytest.raises(ValueError, match="resolves to must be >= 1, got 0"):
+        queue.add_handler(int, print)
+    assert queue.remove_handler(int) is False

@@ -15,6 +15,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     IdleBackoff,
     PartitionPolicy,
+    Retry,
     by_key,
 )
 from batchqueue_async.testing import RecordingHandler
@@ -167,6 +168,43 @@ async def test_a_handler_that_cancels_its_task_does_not_end_the_draining(
         await until(lambda: queue.stats().handled >= 1)
         await until(lambda: queue.stats().in_flight == 0)
     assert check_settled(queue).accepted == 2
+
+
+@pytest.mark.parametrize("handler_timeout", [None, 1.0])
+async def test_a_handler_that_returns_has_handled_its_batch_whatever_it_cancelled(
+    handler_timeout: float | None,
+) -> None:
+    """With a timeout it failed, or came again: the task was cancelled, not the call."""
+    batches: list[list[int]] = []
+    closed: list[str] = []
+
+    def cancel() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    class Handler:
+        async def consume(self, batch: list[int]) -> None:
+            await asyncio.sleep(0)
+            batches.append(batch)
+            cancel()
+
+        async def on_close(self) -> None:
+            closed.append("on_close")
+            cancel()
+
+    config = BatchQueueConfig[int](
+        consumer=Handler(),
+        handler_timeout=handler_timeout,
+        retry=Retry(attempts=3, wait_initial=0),
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(1)
+        await queue.flush()
+        await queue.produce(2)
+    assert batches == [[1], [2]]
+    assert check_settled(queue).handled == 2
+    assert (closed, queue.stats().not_closed) == (["on_close"], ())
 
 
 async def test_without_on_error_a_failure_is_logged(

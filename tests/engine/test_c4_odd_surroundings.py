@@ -190,7 +190,18 @@ class Homeless(Exception):
     __module__ = bytearray()  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("error", [Untraceable(), Homeless()])
+class Secretive(ExceptionGroup[ValueError]):
+    """Shows none of its errors."""
+
+    @property
+    def exceptions(self) -> Any:  # noqa: ANN401 - never returns
+        raise ConnectionError
+
+
+ODD = [Untraceable(), Homeless(), Secretive("all", [ValueError()])]
+
+
+@pytest.mark.parametrize("error", ODD)
 async def test_an_odd_error_is_told_like_any_other(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:

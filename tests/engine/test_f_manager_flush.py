@@ -100,7 +100,8 @@ async def test_one_deadline_holds_for_all_and_failures_are_not_forgotten() -> No
         assert queue is not None
         await queue.produce(3)
         begun = loop.time()
-        with pytest.raises(TimeoutError) as caught:
+        late = "queue 'slow' was not flushed within 5 s"
+        with pytest.raises(TimeoutError, match=late) as caught:
             await manager.flush(timeout=5)
         assert loop.time() - begun == pytest.approx(5)
         assert isinstance(caught.value.__cause__, DeliveryError)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -22,16 +23,21 @@ from batchqueue_async import (
     WouldDeadlock,
     fair_by,
 )
+from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from batchqueue_async._engine.partitions.key_buffer import KeyBuffer
 from batchqueue_async._engine.stats import overview
 from tests.engine.every_loop import every_loop
 from tests.engine.failing_items import FailingItems, Item, assert_in_order
 from tests.engine.until import turns, until
+from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import QueueAccounts, check_accounts, check_settled
 
 pytestmark = every_loop
 
 virtual = pytest.mark.asyncio(loop_factories=["virtual"])
+
+MOST_LINES = 100
+"""More than any of the functions here runs through."""
 
 Selector = PartitionSelector[Any]
 
@@ -675,3 +681,25 @@ async def test_who_waits_is_told_of_all_keys_together() -> None:
         await asyncio.gather(*waiting)
     assert queue.stats().waiting_producers == 0
     assert queue.stats().oldest_age == 0.0
+
+
+@virtual
+async def test_an_item_that_comes_as_its_key_gets_a_buffer_is_counted() -> None:
+    """A1: a signal handler, or a `__del__`, offers the key's first item, too."""
+    for at in range(MOST_LINES):
+        gate = Gate()
+        queue = await stalled(gate)
+        meanwhile: list[Offer] = []
+        meddler = Once(at, lambda: meanwhile.append(queue.offer(("a", 2))))  # noqa: B023
+        makes = FairPartition.buffer_of, WeakValueDictionary.setdefault
+        refers = weakref.KeyedRef.__new__, weakref.KeyedRef.__init__
+        with before_each_line_of(*makes, *refers, act=meddler):
+            assert queue.produce_nowait(("a", 1))
+        taken = meanwhile.count(Offer.ACCEPTED)
+        stats = check_accounts(queue)
+        assert (stats.accepted, stats.waiting) == (2 + taken, 1 + taken)
+        await ended(queue, gate)
+        assert len(gate.items) == 2 + taken
+        if not meddler.has_acted:
+            return
+    pytest.fail("it never came to an end")

@@ -4,7 +4,9 @@
 import asyncio
 import functools
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, TypedDict
 
 import pytest
@@ -73,6 +75,17 @@ def callable_object(received: Received) -> Any:
     return Handler()
 
 
+def callable_object_with_a_flag(received: Received) -> Any:
+    class Handler:
+        def __init__(self) -> None:
+            self.consume = True
+
+        def __call__(self, batch: list[int]) -> None:
+            received.append(batch)
+
+    return Handler()
+
+
 def async_callable_object(received: Received) -> Any:
     class Handler:
         async def __call__(self, batch: list[int]) -> None:
@@ -134,6 +147,7 @@ FORMS = [
     function_that_returns_a_future,
     function_that_returns_a_value,
     callable_object,
+    callable_object_with_a_flag,
     async_callable_object,
     sync_object,
     async_object,
@@ -300,6 +314,94 @@ async def test_a_generator_is_refused_or_fails_but_never_counts_as_handled(
     assert (stats.handled, stats.failed) == (0, 1)
 
 
+async def insert(rows: list[int]) -> None:
+    """Would store them."""
+
+
+async def forgets_await(batch: list[int]) -> object:
+    return insert(batch)
+
+
+async def forgets_await_after_a_wait(batch: list[int]) -> object:
+    await asyncio.sleep(0)
+    return insert(batch)
+
+
+def decorated_without_await(batch: list[int]) -> object:
+    return forgets_await(batch)
+
+
+@every_loop
+@pytest.mark.parametrize(
+    "handler", [forgets_await, forgets_await_after_a_wait, decorated_without_await]
+)
+@pytest.mark.parametrize("handler_timeout", [None, 1.0])
+@pytest.mark.parametrize("has_on_open", [False, True])
+async def test_a_coroutine_that_nobody_awaits_never_counts_as_handled(
+    handler: Any, handler_timeout: float | None, *, has_on_open: bool
+) -> None:
+    """Nothing of it has run."""
+    told: list[str] = []
+    hooks = {"on_open": lambda: None} if has_on_open else {}
+    config = BatchQueueConfig[int](
+        consumer=SimpleNamespace(consume=handler, **hooks),
+        handler_timeout=handler_timeout,
+        max_batch=1,
+        on_error=lambda _, error: told.append(str(error)),
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many([1, 2, 3])
+    why = (
+        "an async handler must await what it calls, "
+        "got the coroutine insert as its result, which nothing runs"
+    )
+    assert told == [why] * 3
+    stats = check_settled(queue)
+    assert (stats.handled, stats.failed) == (0, 3)
+
+
+@every_loop
+async def test_a_hook_and_on_error_are_told_of_a_coroutine_that_nobody_awaits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Handler:
+        async def consume(self, batch: list[int]) -> None:
+            raise ValueError(batch)
+
+        async def on_close(self) -> object:
+            return insert([])
+
+    async def on_error(batch: list[int], _: BaseException) -> Any:
+        return insert(batch)
+
+    config = BatchQueueConfig[int](consumer=Handler(), on_error=on_error)
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(1)
+    assert queue.stats().not_closed == (Handler.__qualname__,)
+    assert [record.hook for record in caplog.records] == ["on_error", "on_close"]  # type: ignore[attr-defined]
+
+
+@every_loop
+async def test_other_results_of_an_async_handler_are_not_looked_at() -> None:
+    """A task runs by itself; a proxy may have lost its object."""
+    stored: list[int] = []
+
+    async def store(batch: list[int]) -> None:
+        stored.extend(batch)
+
+    async def consume(batch: list[int]) -> object:
+        return asyncio.create_task(store(batch)) if batch == [1] else gone()
+
+    def gone() -> object:
+        return weakref.proxy(Blocking())
+
+    config = BatchQueueConfig[int](consumer=consume, max_batch=1)
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many([1, 2])
+    assert check_settled(queue).handled == 2
+    assert stored == [1]
+
+
 # --- in_thread
 
 
@@ -441,6 +543,10 @@ def _hidden_coroutine() -> Any:
     return lambda batch: consume(batch)  # noqa: PLW0108 - looks like a sync one
 
 
+def _hidden_async_generator() -> Any:
+    return lambda batch: async_generator_function(batch)  # noqa: PLW0108 - hidden
+
+
 def _async_on_close() -> Any:
     class Handler:
         def consume(self, batch: list[int]) -> None: ...
@@ -461,7 +567,9 @@ def test_in_thread_refuses_what_is_async(make: Callable[[], Any]) -> None:
 
 @pytest.mark.real_time
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize("make", [_hidden_coroutine, _async_callable_object])
+@pytest.mark.parametrize(
+    "make", [_hidden_coroutine, _hidden_async_generator, _async_callable_object]
+)
 async def test_a_coroutine_from_a_thread_is_not_taken_for_success(
     make: Callable[[], Any],
 ) -> None:

@@ -32,6 +32,8 @@ from tests.engine.computing import (
     Handler,
     HangsInFlush,
     NeedsTwo,
+    Switched,
+    runs_nothing,
     store_pid,
 )
 from tests.engine.until import until
@@ -110,6 +112,33 @@ async def test_several_processes_work_at_once(tmp_path: Path) -> None:
         assert len(multiprocessing.active_children()) == 2
     told = [path.read_text().split() for path in paths]
     assert len({process for process, _, _ in told}) == 2
+
+
+@one_loop
+async def test_a_hook_that_is_none_and_a_consume_that_is_no_method(
+    tmp_path: Path,
+) -> None:
+    config = BatchQueueConfig(consumer=in_process(Switched()))
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(tmp_path / "handled")
+    assert (tmp_path / "handled").exists()
+    assert check_settled(queue).handled == 1
+
+
+@one_loop
+async def test_an_asynchronous_generator_never_counts_as_handled(
+    tmp_path: Path,
+) -> None:
+    """Its body never runs."""
+    errors: list[BaseException] = []
+    config = BatchQueueConfig[Path](
+        consumer=in_process(runs_nothing),
+        on_error=lambda _, error: errors.append(error),
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(tmp_path)
+    assert "it returned an async_generator" in str(errors[0])
+    assert check_settled(queue).failed == 1
 
 
 @one_loop

@@ -191,6 +191,60 @@ async def test_a_merge_that_raises_merges_nothing_of_its_batch() -> None:
     assert then.total == {"a": 2}
 
 
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_merge_that_returns_nothing_loses_nothing(*, is_held: bool) -> None:
+    """None stood for both items, and they counted as handled."""
+    handed: list[dict[str, int]] = []
+    told: list[tuple[list[dict[str, int]], str]] = []
+    update: Any = dict.update
+    handler = Merging[dict[str, int]](
+        key=len, merge=update, then=handed.extend, every=3600
+    )
+    config = BatchQueueConfig[dict[str, int]](
+        consumer=handler, on_error=lambda batch, why: told.append((batch, str(why)))
+    )
+    first, second = {"page": 1}, {"page": 2}
+    async with BatchQueue("views", config) as queue:
+        await queue.produce(first)
+        if is_held:
+            await asyncio.sleep(1)
+        await queue.produce(second)
+        await asyncio.sleep(1)
+    ((batch, why),) = told
+    assert batch == ([second] if is_held else [first, second])
+    assert why == "what merge returns must be what stands for both items, got None"
+    assert handed == ([first] if is_held else [])
+    assert check_settled(queue).failed == len(batch)
+
+
+async def test_none_may_be_merged_where_it_is_an_item() -> None:
+    handed: list[int | None] = []
+    handler = Merging[int | None](
+        key=lambda _: 0, merge=lambda _, new: new, then=handed.extend
+    )
+    async with BatchQueue("q", BatchQueueConfig(consumer=handler)) as queue:
+        await queue.produce_many([1, None])
+    assert handed == [None]
+    assert check_settled(queue).handled == 2
+
+
+async def test_what_was_kept_is_not_lost_by_a_merge_that_returns_nothing() -> None:
+    """The newer item's batch is handled: it goes on beside the older one."""
+    then = Down(is_down=True)
+    then.gate.clear()
+    merging = Merging[Any](key=itemgetter(0), merge=lambda _, __: None, then=then)
+    await merging.consume([("a", 1)])
+    handing_on = asyncio.create_task(merging.on_flush())
+    await asyncio.sleep(0)
+    await merging.consume([("a", 2)])
+    then.gate.set()
+    with pytest.raises(TypeError, match="what merge returns"):
+        await handing_on
+    then.is_down = False
+    await merging.on_close()
+    assert then.batches == [[("a", 1), ("a", 2)]]
+
+
 async def test_a_deadline_in_the_middle_keeps_what_is_not_handed_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -320,13 +374,22 @@ class Counts:
 
 
 async def test_what_nobody_has_run_is_not_handed_on() -> None:
-    """A stray `yield`, behind what can't be looked into."""
-    handler = merging(lambda batch: generates(batch), every=3600)  # noqa: PLW0108
-    async with queue_of(handler) as queue:
-        await queue.produce(A)
-        with pytest.raises(DeliveryError, match="then must be no generator function"):
-            await queue.flush()
-        assert handler.held == 1
+    """A stray `yield`, behind what can't be looked into; an `await` too few."""
+
+    async def forgets_await(batch: list[Count]) -> object:
+        return Down()(batch)
+
+    thens = {
+        "then must be no generator function": lambda batch: generates(batch),  # noqa: PLW0108
+        "must await what it calls, got the coroutine Down": forgets_await,
+    }
+    for why, then in thens.items():
+        handler = merging(then, every=3600)
+        async with queue_of(handler) as queue:
+            await queue.produce(A)
+            with pytest.raises(DeliveryError, match=why):
+                await queue.flush()
+            assert handler.held == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -25,6 +25,34 @@ pytestmark = every_loop
 virtual = pytest.mark.asyncio(loop_factories=["virtual"])
 
 SOON = Retry(attempts=3, wait_initial=0.001)
+
+
+class Rejected(PartialFailure):
+    """A subclass that keeps what its author wants to know, and forgets the rest."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class Paused(PartialFailure):
+    def __init__(self, pause: Any) -> None:  # noqa: ANN401 - what a header has
+        self.failed = (0,)
+        self.retry_after = pause
+
+
+class Throttled(RetryAfter):
+    def __init__(self, pause: Any) -> None:  # noqa: ANN401 - what a header has
+        self.seconds = pause
+
+
+UNCHECKED = [
+    (Rejected(500), "no attribute 'failed'"),
+    (Paused("5"), "retry_after must be a number, got '5'"),
+    (Throttled("5"), "seconds must be a number, got '5'"),
+    (Throttled(None), "seconds must be a number, got None"),
+    (Throttled(-5.0), "seconds must be >= 0, got -5.0"),
+    (Throttled(float("inf")), "seconds must be finite, got inf"),
+]
 
 
 class Bulk:
@@ -175,6 +203,34 @@ class TestPartialFailure:
             await queue.produce_many([1, 2])
         stats = check_settled(queue)
         assert (stats.handled, stats.failed) == (1, 1)
+
+    @pytest.mark.parametrize("max_batch", [10, "auto"])
+    @pytest.mark.parametrize("error, why", UNCHECKED)
+    async def test_a_subclass_with_an_init_of_its_own_handles_nothing(
+        self, error: Exception, why: str, max_batch: Literal["auto"] | int
+    ) -> None:
+        """A1: it counted as handled, failed another batch, or waited for ever."""
+        told: list[tuple[list[int], BaseException]] = []
+        handler = RecordingHandler[int](
+            fail_when=lambda batch: error if batch == [1] else None
+        )
+        config = BatchQueueConfig[int](
+            consumer=handler,
+            max_batch=max_batch,
+            retry=SOON,
+            on_error=lambda batch, error: told.append((batch, error)),
+        )
+        async with BatchQueue("q", config) as queue:
+            await queue.produce(1)
+            with pytest.raises(DeliveryError):
+                await queue.flush(5)
+            await queue.produce(2)
+        ((batch, raised),) = told
+        assert batch == [1]
+        assert why in str(raised)
+        assert raised.__cause__ is error
+        assert handler.handled == [2]
+        assert check_settled(queue).failed == 1
 
     async def test_what_is_behind_does_not_overtake(self) -> None:
         """B1: nothing of the partition comes before what failed has ended."""

@@ -453,6 +453,33 @@ async def test_a_batch_that_fails_counts_as_passed() -> None:
     assert calls == [(0, ["a", "b", "c"])]
 
 
+async def test_a_coroutine_that_nobody_awaits_is_told_as_an_error() -> None:
+    """Nothing of it has run: its events were not consumed."""
+    told: list[tuple[str, int]] = []
+
+    async def store(value: object) -> None:
+        """Would store it."""
+
+    class Batches:
+        async def on_batch(self, events: list[Event], _: int) -> object:
+            return store(events)
+
+    async def on_event(event: Event, _: int, is_last: bool) -> object:
+        return store(event)
+
+    for handler in (Batches(), on_event):
+        disruptor = small(4)
+        disruptor.handle_events_with(handler)
+        disruptor.handle_exceptions_with(
+            lambda error, sequence, _: told.append((str(error), sequence))
+        )
+        async with disruptor as ring:
+            await ring.publish_event(mark)
+    why = f"must await what it calls, got the coroutine {store.__qualname__}"
+    assert [sequence for _, sequence in told] == [0, 0]
+    assert all(why in text for text, _ in told)
+
+
 async def test_hooks_that_raise_go_to_the_exception_handler() -> None:
     calls: list[tuple[str, int, object]] = []
 

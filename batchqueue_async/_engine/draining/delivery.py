@@ -38,7 +38,8 @@ from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.item_types import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
-from batchqueue_async._policies.retry import PartialFailure
+from batchqueue_async._functions import require_run
+from batchqueue_async._policies.retry import PartialFailure, checked_answer
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
@@ -70,7 +71,9 @@ def _raised(
     if call.coroutine is not None and call.registration.timeout is None:
         # After a signal handler has raised nobody resumes the coroutine.
         call.coroutine.close()
-    return error if isinstance(error, Exception) else user_error(error, call), left
+    if isinstance(error, Exception):
+        return checked_answer(error), left
+    return user_error(error, call), left
 
 
 class InFlight(Generic[T]):
@@ -278,10 +281,9 @@ class InFlight(Generic[T]):
         self, batch: Batch[T], registration: Registration
     ) -> BaseException | None:
         """Call the handler of one batch; returns what it raised."""
-        deadline = registration.retry.deadline
-        if deadline is not None and batch.give_up_at is None:
-            batch.give_up_at = asyncio.get_running_loop().time() + deadline
-        lock, mode = registration.lock, registration.mode
+        lock, mode, retry = registration.lock, registration.mode, registration.retry
+        if retry.deadline is not None and batch.give_up_at is None:
+            batch.give_up_at = asyncio.get_running_loop().time() + retry.deadline
         permit = (detector := self._parts.detector).permit
         # A handler that was cancelled while it waited has returned without its permit.
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
@@ -295,8 +297,9 @@ class InFlight(Generic[T]):
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                if (rest := call.run(result, registration)) is not None:
-                    await rest
+                rest = call.run(result, registration)
+                if rest is not None and (returned := await rest) is not None:
+                    require_run(returned)
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `user_error` raises others

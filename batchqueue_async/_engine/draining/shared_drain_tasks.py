@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from batchqueue_async._engine.handlers.wait_for_graph import on
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._log import logger
+from batchqueue_async._policies.drain_tasks import count_of
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class SharedPermits:
             self._warned.discard(name)
             policy, pool = (
                 shared.policy,
-                PermitPool(shared.policy.resolve(), partial(self._forget, name)),
+                PermitPool(count_of(shared.policy), partial(self._forget, name)),
             )
             self._shared[name] = policy, pool
         if policy != shared.policy and name not in self._warned:

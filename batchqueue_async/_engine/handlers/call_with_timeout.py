@@ -23,6 +23,7 @@ from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
+from batchqueue_async._functions import require_run
 from batchqueue_async._policies.retry import PartialFailure
 from batchqueue_async._wording import shown
 
@@ -117,15 +118,15 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
 async def _noted(awaitable: Awaitable[object]) -> None:
     # Tells the handler call, if there is one, of its waits, unless it runs in steps.
     call = current_call()
-    if call is None or call.coroutine is not None:
-        await awaitable
-    elif isinstance(awaitable, Coroutine):
-        if (rest := call.first_step(awaitable)) is not None:
-            await rest
-    else:
+    if call is not None and call.coroutine is None:
+        if isinstance(awaitable, Coroutine):
+            if (rest := call.first_step(awaitable)) is not None:
+                await rest
+            return
         call.end_step()
         call.end_step_to_wait()
-        await awaitable
+    if (returned := await awaitable) is not None:
+        require_run(returned)
 
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
@@ -205,6 +206,8 @@ async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
         if call is not None:
             call.begin_step()
         await _noted(awaitable)
+        # Left pending, it would end this task in place of what the call has returned.
+        await absorb_cancellation()
     except (KeyboardInterrupt, SystemExit) as ending:
         return ending
     finally:

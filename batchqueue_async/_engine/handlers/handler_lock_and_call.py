@@ -18,6 +18,8 @@ from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
+from batchqueue_async._functions import require_run
+
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.shared_drain_tasks import Permit
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
@@ -278,7 +280,9 @@ class HandlerCall:
         self.coroutine = running
         try:
             waits_for = running.send(None)
-        except StopIteration:
+        except StopIteration as end:
+            if end.value is not None:
+                require_run(end.value)
             return None
         finally:
             if monotonic() - self.step_began > HELD_UP:

@@ -13,7 +13,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 )
 from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.on_open import Opening
-from batchqueue_async._functions import attribute_of, name_of
+from batchqueue_async._functions import attribute_of, name_of, taker_of
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig, MaxBatch
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.retry import Retry
@@ -193,7 +193,7 @@ class Registration:
         if item_type is not None:
             # A consumer was checked when it was declared.
             require_handler("handler", handler)
-        self.consume = cast("Consume", attribute_of(handler, "consume", handler))
+        self.consume = cast("Consume", taker_of(handler))
         on_open = _hook(handler, "on_open")
         self.opening = None if on_open is None else Opening(on_open)
         self._open_first()
@@ -239,7 +239,7 @@ class Registration:
 
     def _open_first(self) -> None:
         if self.opening is not None:
-            consume = attribute_of(self.handler, "consume", self.handler)
+            consume = taker_of(self.handler)
             self.consume = self.opening.before(cast("Consume", consume))
 
     def stats(self, inside_for: float) -> HandlerStats:

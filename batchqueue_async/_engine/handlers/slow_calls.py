@@ -22,6 +22,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HELD_UP,
     HandlerCall,
 )
+from batchqueue_async._functions import require_run
 from batchqueue_async._log import RepeatedFailures, logger
 from batchqueue_async._loop_time import ThreadUse
 
@@ -55,7 +56,9 @@ def in_steps(
         call.begin_step()
         try:
             waits_for = step(argument)
-        except StopIteration:
+        except StopIteration as end:
+            if end.value is not None:
+                require_run(end.value)
             return
         finally:
             # An error that was thrown in keeps this frame by its traceback, and so what

@@ -63,9 +63,12 @@ class Flush:
                 await self._run_for_caller()
         except TimeoutError as error:
             if limit.expired():
-                told = f"queue {self._parts.name!r} was not flushed within {timeout} s"
-                error.args = (told,)
+                self.tell_late(error, timeout)
             raise
+
+    def tell_late(self, error: TimeoutError, timeout: float | None) -> None:
+        told = f"queue {self._parts.name!r} was not flushed within {timeout} s"
+        error.args = (told,)
 
     async def _run_for_caller(self) -> None:
         settling = _Settling()

@@ -17,11 +17,15 @@ from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._log import logger
 from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig
-from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
+from batchqueue_async._policies.drain_tasks import (
+    DrainTaskPolicy,
+    SharedDrainTasks,
+    count_of,
+)
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.selectors import FairSelector
 from batchqueue_async._policies.sizing import Exact, exact_weight
-from batchqueue_async._validation import refuse
+from batchqueue_async._validation import refuse, require_int
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.byte_budget import ByteBudget
@@ -40,7 +44,7 @@ class Layout:
         self._registered = 0
         # The declared drain tasks count for growth, even if fewer are started.
         policy = parts.config.drain_tasks
-        self._declared = 1 if isinstance(policy, SharedDrainTasks) else policy.resolve()
+        self._declared = 1 if isinstance(policy, SharedDrainTasks) else count_of(policy)
         count = self._count_partitions(0)
         if count > MOST_PARTITIONS:
             rule = f"at most {MOST_PARTITIONS} for {self._declared} drain tasks"
@@ -122,7 +126,10 @@ class Layout:
             self._parts.placement.place(item_type, weight)
 
     def _count_partitions(self, weight: Exact) -> int:
-        return self._parts.config.partitions.resolve(self._declared, weight)
+        count = self._parts.config.partitions.resolve(self._declared, weight)
+        # The policy may be a user's own.
+        require_int("what partitions resolves to", count, at_least=1)
+        return count
 
     def _grow(self, count: int) -> None:
         parts = self._parts

@@ -35,6 +35,7 @@ class FairPartition(Partition[T]):
 
     __slots__ = (
         "_buffers",
+        "_is_entering",
         "_make_buffer",
         "_oldest",
         "_on_drop",
@@ -57,6 +58,8 @@ class FairPartition(Partition[T]):
         # Buffers by key, kept only for as long as something else references them.
         self._buffers: WeakValueDictionary[Hashable, KeyBuffer[T]]
         self._buffers = WeakValueDictionary()
+        # Whether a new buffer is just being noted there.
+        self._is_entering = False
         self._ring: DeficitRoundRobin[KeyBuffer[T]]
         self._ring = DeficitRoundRobin(selector.quantum)
         self._paused: dict[KeyBuffer[T], None] = {}
@@ -110,13 +113,22 @@ class FairPartition(Partition[T]):
     def buffer_of(self, key: Hashable) -> KeyBuffer[T]:
         """Return a key's buffer, on any thread that holds the guard.
 
-        It is the key's only one for as long as the caller keeps it.
+        It is the key's only one for as long as the caller keeps it, or lets nothing in.
         """
         buffer = self._buffers.get(key)
         if buffer is None:
             made = self._make_buffer(self, self._units(key), *self._on_drop)
-            # The user's function for the weight may have produced an item of this key.
-            buffer = self._buffers.setdefault(key, made)
+            if self._is_entering:
+                # Called in the middle of this by a signal handler or a `__del__`. One
+                # of the same key would be replaced, and its items counted by nobody.
+                made.is_changing = True
+                return made
+            self._is_entering = True
+            try:
+                # The user's function for the weight may have produced an item of it.
+                buffer = self._buffers.setdefault(key, made)
+            finally:
+                self._is_entering = False
         return buffer
 
     def allot(self, most: int | None) -> list[KeyBuffer[T]]:
