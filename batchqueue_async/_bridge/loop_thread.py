@@ -14,7 +14,7 @@ from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.loop_thread_on_signal import DrainOnSignal
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
-from batchqueue_async._engine.manager import reporting, settle_all
+from batchqueue_async._engine.manager_flush import reporting, settle_all
 from batchqueue_async._log import logger
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout

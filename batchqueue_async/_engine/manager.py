@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, TypeAlias
 
@@ -16,8 +15,8 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     handler_call,
 )
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
-from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State
+from batchqueue_async._engine.manager_flush import reporting, settle_all
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.stats import BatchQueueStats
@@ -25,12 +24,7 @@ from batchqueue_async._log import logger
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
-from batchqueue_async._policies.errors import (
-    ConfigConflict,
-    DeliveryError,
-    DuplicateQueue,
-    delivery_error_of,
-)
+from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
 from batchqueue_async._policies.items import T
 from batchqueue_async._shielding import Shielded
 from batchqueue_async._validation import require_timeout
@@ -348,45 +342,6 @@ def on_create(
     both = tell, tell_end
     manager._told.append(both)  # noqa: SLF001
     return partial(manager._told.remove, both)  # noqa: SLF001
-
-
-async def settle_all(
-    manager: BatchQueueManager, timeout: float | None, flushed: list[Flush]
-) -> None:
-    """Flush all queues, the last created first, into `flushed`; not for users."""
-    limit, flush = asyncio.timeout(timeout), None
-    try:
-        async with limit:
-            # Those that end are first: a shutdown takes them from the end of `_queues`.
-            ending = manager._ending.values()  # noqa: SLF001
-            for queue in (*ending, *reversed(manager._queues.values())):  # noqa: SLF001
-                flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
-                await flush.settle(None)
-                flushed.append(flush)
-    except TimeoutError as error:
-        if flush is not None and limit.expired():
-            flush.tell_late(error, timeout)
-        raise
-
-
-@contextmanager
-def reporting() -> Iterator[list[Flush]]:
-    """Raise the failures of the flushes that are added to the list, at the block's end.
-
-    Not earlier: if the caller is cancelled meanwhile, the next flush reports them.
-    """
-    flushed: list[Flush] = []
-    try:
-        yield flushed
-    except TimeoutError as late:
-        raise late from _reported(flushed)
-    if (failed := _reported(flushed)) is not None:
-        raise failed
-
-
-def _reported(flushed: Iterable[Flush]) -> DeliveryError | None:
-    reports = [each.report() for each in flushed]
-    return delivery_error_of([each for each in reports if each is not None])
 
 
 def _has_leftovers(queue: BatchQueue[Any]) -> bool:

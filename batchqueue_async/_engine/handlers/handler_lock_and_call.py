@@ -198,10 +198,7 @@ class HandlerLock:
 
 
 class HandlerCall:
-    """A call of a handler (or hook, or `on_error`) by one drain task of one queue.
-
-    It begins when it is made.
-    """
+    """A call of a handler, a hook or `on_error`, which begins as this is made."""
 
     __slots__ = (
         "_reset",
@@ -362,10 +359,7 @@ class HandlerCall:
 
 
 class BackgroundCall(HandlerCall):
-    """A call that its drain task does not wait for, unless at the handler's lock.
-
-    That is `on_flush`, which runs on a task of its own.
-    """
+    """An `on_flush`, on a task of its own: its drain task waits at the lock alone."""
 
     __slots__ = ()
 
