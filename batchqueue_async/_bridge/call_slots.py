@@ -90,6 +90,11 @@ class CallSlots:
                 self._change(lock, -1)
         self.tell()
 
+    def locks_beside(self, lock: SlottedLock) -> list[SlottedLock]:
+        """Return the locks on the same loop, itself among them."""
+        with self._guard:
+            return [each for each in self._locks if each.loop is lock.loop]
+
     def take_back_excess(self, lock: SlottedLock) -> None:
         """Take back what is for no call, as a signal handler's error may leave it."""
         with self._guard:
@@ -225,8 +230,10 @@ class SlottedLock(HandlerLock):
         return sum((self._by_mode or {}).values()) + (self._sole is not None)
 
     def bring_on(self) -> None:
-        self.slots.take_back_excess(self)
-        super().bring_on()
+        # What was struck may have been letting another queue's call in.
+        for each in self.slots.locks_beside(self):
+            self.slots.take_back_excess(each)
+            each.grant_next()
 
     def leave(self, mode: Hashable) -> object:
         super().leave(mode)

@@ -146,6 +146,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
                 self._ingress.recover_guard()
                 with_accepted(error, int(is_in))
                 raise
+            if not items and self._ingress.put_first(partition, item):
+                return True
         elif self._choose is not None:
             return self._produce_chosen(self._choose, item, timeout)
         return self._ingress.put_one(partition, item, timeout, self._patience)

@@ -242,23 +242,24 @@ class Nap:
         if self._sleeper is None:
             self._note_news()
             return
-        when = self._end_for(partition, coming)
-        if when > -math.inf and when > self._clock():
-            self.end_by(when)
-        elif may_run and not self._turn.is_shared:
+        # If items neither gather nor linger, the first one ends the nap.
+        may_gather = self._gathering.pays or self._schedule.terms.lingers
+        if may_gather and self._sleeps_on(partition, coming):
+            return
+        if may_run and not self._turn.is_shared:
             self._sleeper.run_now()
         else:
             self.wake()
 
-    def _end_for(self, partition: Partition[Any], coming: int) -> float:
-        """Return when the nap must end for what came, or comes, to a partition."""
-        # If items neither gather nor linger, the first one ends the nap.
-        may_gather = self._gathering.pays or self._schedule.terms.lingers
-        if not may_gather or partition.is_due(coming):
-            return -math.inf
-        return self._schedule.arrival_ends_nap(
-            partition, self._gathering_since(), self._clock()
-        )
+    def _sleeps_on(self, partition: Partition[Any], coming: int) -> bool:
+        """Whether it goes on though something came, or comes; then it ends in time."""
+        if partition.is_due(coming):
+            return False
+        since, now = self._gathering_since(), self._clock()
+        when = self._schedule.arrival_ends_nap(partition, since, now)
+        if is_later := when > now:
+            self.end_by(when)
+        return is_later
 
     def expect(self, *, is_due: bool) -> None:
         """Items come now to some of its partitions, which were empty or are due."""
@@ -306,8 +307,7 @@ class Nap:
             if not sleeper.is_woken:
                 yield sleeper.fall_asleep()
         finally:
-            self.listens = False
-            self._sleeper = None
+            self.listens, self._sleeper = False, None
             self._cancel_timer()
             self._turn.note_resume()
         return max(self._clock(), self._slept_until)
