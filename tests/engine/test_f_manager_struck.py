@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
-from batchqueue_async.testing import VirtualTimeLoop
+from batchqueue_async.testing import Deadlock, VirtualTimeLoop
 from tests.bridge.interruptions import Interruption, ctrl_c
 
 STEP = 5
 MOST = 5_000
 OUT_OF_REACH = "Asleep.add_done_callback"
+# Callbacks of the loop: struck as it begins one is gone, and the next call heals that.
+HEALED_BY_THE_NEXT = ("LoopTurn._begin", "Asleep._resume")
 
 
 def drive(loop: VirtualTimeLoop, body: Any) -> None:  # noqa: ANN401 - any coroutine
@@ -58,10 +60,14 @@ def struck(verb: str, at: int) -> bool:
     drive(loop, scene.begin())
     point = Interruption(at, ctrl_c, at_entries=True)
     with point:
-        if verb == "by name":
-            drive(loop, scene.manager.shutdown("a", None))
-        else:
-            drive(loop, scene.end(1.5 if verb == "in time" else None))
+        try:
+            if verb == "by name":
+                drive(loop, scene.manager.shutdown("a", None))
+            else:
+                drive(loop, scene.end(1.5 if verb == "in time" else None))
+        except Deadlock:
+            where = (point.where or "").partition(":")[0]
+            assert where in (*HEALED_BY_THE_NEXT, OUT_OF_REACH)
     if OUT_OF_REACH not in (point.where or ""):
         drive(loop, scene.end(None))
         scene.check()
