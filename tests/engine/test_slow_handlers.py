@@ -262,7 +262,7 @@ async def test_a_handler_on_a_thread_is_told_of_and_holds_nobody_up(
     assert lines(caplog, HELD_UP) == []
 
 
-HOLD = 0.12
+HOLD = 0.25
 
 
 def holds(batch: list[int]) -> None:
