@@ -26,6 +26,7 @@ pytest_plugins = [
     "tests.support.postgres",
     "tests.support.redis",
     "tests.support.spark",
+    "tests.support.striking",
 ]
 
 # What one example takes depends on the machine; `timeout` bounds the whole test.

@@ -2,10 +2,7 @@
 
 import asyncio
 import contextlib
-import gc
-import logging
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,37 +20,19 @@ from batchqueue_async._engine.draining import drain_task
 from tests.bridge.background import PATIENCE
 from tests.bridge.interruptions import Interruption
 from tests.support.oracle import check_settled
+from tests.support.striking import OUT_OF_REACH, SWEEP, noting, strike
 from tests.support.struck_queue import is_in_drain_task
 from tests.support.thorough import IS_THOROUGH
 
 MOST_POINTS = 2_000
 STEP = 1 if IS_THOROUGH else 7
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
-
-class Struck(Exception):
-    """As from a SIGALRM's handler."""
-
-
-def strike() -> None:
-    raise Struck
+pytestmark = [*SWEEP, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Neither log lines, nor finalizers in between, nor pauses."""
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_task, "_RECOVERY", 0.001)
-    logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    logging.disable(logging.NOTSET)
 
 
 class Threaded:
@@ -104,12 +83,9 @@ def struck_at(point: int, queues: int, slots: int) -> bool:
         interruption = Interruption(point, strike, is_in_drain_task, at_entries=True)
         with interruption:
             loop.run_until_complete(threaded.fill())
-        if "add_done_callback" not in (interruption.where or ""):
-            try:
+        if OUT_OF_REACH not in (interruption.where or ""):
+            with noting(f"point {point}, {interruption.where}"):
                 loop.run_until_complete(threaded.check())
-            except BaseException as error:
-                error.add_note(f"struck at point {point}, {interruption.where}")
-                raise
     return interruption.has_acted
 
 

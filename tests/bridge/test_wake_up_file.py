@@ -5,7 +5,7 @@ import errno
 import os
 import selectors
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
 from pathlib import Path
@@ -21,16 +21,13 @@ from tests.bridge.background import PATIENCE, until
 from tests.bridge.interruptions import Interruption
 from tests.engine.test_nested_loops import run_inside
 from tests.support.oracle import check_settled
+from tests.support.striking import Struck, drive
 from tests.support.struck_queue import is_in_callback
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 MOST_POINTS = 400
-
-
-class Struck(Exception):
-    """As from a SIGALRM handler."""
 
 
 @contextmanager
@@ -278,12 +275,3 @@ def raising(strike: type[BaseException]) -> Callable[[], None]:
         raise strike
 
     return act
-
-
-def drive(loop: asyncio.AbstractEventLoop, body: Coroutine[Any, Any, R]) -> R:
-    """Run the loop until it is done, again after each strike, as notebooks do."""
-    task = loop.create_task(body)
-    while not task.done():
-        with suppress(KeyboardInterrupt, Struck, RuntimeError):
-            loop.run_until_complete(task)
-    return task.result()

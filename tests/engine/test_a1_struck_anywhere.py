@@ -5,13 +5,12 @@ the loop runs again, as in a notebook. CI strikes at one point in 97 of each cas
 the same for each; `STRIKE_EVERY=1` strikes at all of them, in an hour or so.
 """
 
-import gc
-import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
+from tests.support.striking import SWEEP
 from tests.support.struck_queue import (
     KINDS,
     OUTCOMES,
@@ -30,28 +29,12 @@ from tests.support.struck_queue import (
 
 MOST_POINTS = 20_000
 STEP = int(os.environ.get("STRIKE_EVERY", "97"))
-# It may strike between a coroutine's being made and being awaited, as in any program.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = [*SWEEP, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 # Called by asyncio's own C code, which forgets a task whose future raises there; and a
 # timer that is forgotten with what it calls, where nothing comes after it but the end.
 OUT_OF_REACH = ("Asleep.add_done_callback",)
 AT_THE_END = (*OUT_OF_REACH, "Nap._timer_fired", "Asleep._resume")
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Neither log lines nor finalizers of other queues in between."""
-    logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    logging.disable(logging.NOTSET)
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - what is struck, where, and how

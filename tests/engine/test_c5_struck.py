@@ -15,11 +15,11 @@ from batchqueue_async._engine.partitions.byte_budget import ByteBudget, Measured
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption
+from tests.support.striking import Struck
 from tests.support.struck_queue import (
     KINDS,
     OUTCOMES,
     Kind,
-    Struck,
     StruckQueue,
     is_in_drain_task,
 )

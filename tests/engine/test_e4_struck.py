@@ -2,10 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
-import logging
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
 
 import pytest
 
@@ -19,14 +15,11 @@ from batchqueue_async import (
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption
 from tests.support.oracle import check_settled
+from tests.support.striking import SWEEP, Struck, drive, noting
 from tests.support.thorough import IS_THOROUGH
 
 MOST_POINTS = 5_000
 COUNT = 6
-
-
-class Struck(Exception):
-    """As from a SIGALRM's handler."""
 
 
 DRAIN_TASKS = {
@@ -34,21 +27,7 @@ DRAIN_TASKS = {
     "adaptive": (DrainTaskPolicy.adaptive(1, 4), 60),
 }
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Neither log lines nor finalizers of other queues in between."""
-    logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    logging.disable(logging.NOTSET)
+pytestmark = SWEEP
 
 
 class Uneven:
@@ -95,29 +74,18 @@ def is_rebalancing() -> bool:
     return task is not None and "rebalancing" in task.get_name()
 
 
-def drive(loop: VirtualTimeLoop, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    task = loop.create_task(body())
-    while not task.done():
-        with contextlib.suppress(KeyboardInterrupt):
-            loop.run_until_complete(task)
-    task.result()
-
-
 def struck_at(point: int, kind: type[BaseException], policy: DrainTaskPolicy) -> bool:
     def strike() -> None:
         raise kind
 
     with contextlib.closing(VirtualTimeLoop()) as loop:
         uneven = Uneven(policy)
-        drive(loop, uneven.queue.start)
+        drive(loop, uneven.queue.start())
         interruption = Interruption(point, strike, is_rebalancing, at_entries=True)
         with interruption:
-            drive(loop, uneven.feed)
-        try:
-            drive(loop, uneven.check)
-        except BaseException as error:
-            error.add_note(f"struck at point {point}, {interruption.where}")
-            raise
+            drive(loop, uneven.feed())
+        with noting(f"point {point}, {interruption.where}"):
+            drive(loop, uneven.check())
     return interruption.has_acted
 
 

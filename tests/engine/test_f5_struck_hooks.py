@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,32 +16,14 @@ from batchqueue_async import (
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption
 from tests.support.oracle import check_settled
+from tests.support.striking import OUT_OF_REACH, SWEEP, USER, drive, noting, strike
 from tests.support.thorough import IS_THOROUGH
 
 STEP = 1 if IS_THOROUGH else 7
 MOST_POINTS = 5_000
-OUT_OF_REACH = "Asleep.add_done_callback"
 DRAIN_TASKS = {1: STEP, 2: 3 * STEP}
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-class Struck(Exception):
-    """As from a SIGALRM's handler."""
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Neither log lines nor finalizers of other queues in between."""
-    logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    logging.disable(logging.NOTSET)
+pytestmark = SWEEP
 
 
 class Flushed:
@@ -95,15 +74,7 @@ class Flushed:
 
 def is_at_work() -> bool:
     task = asyncio.current_task()
-    return task is None or task.get_name() != "user"
-
-
-def drive(loop: VirtualTimeLoop, scene: Flushed, part: str) -> None:
-    task = loop.create_task(getattr(scene, part)(), name="user")
-    while not task.done():
-        with contextlib.suppress(Struck):
-            loop.run_until_complete(task)
-    task.result()
+    return task is None or task.get_name() != USER
 
 
 def struck_at(point: int, drain_tasks: int) -> bool:
@@ -112,20 +83,13 @@ def struck_at(point: int, drain_tasks: int) -> bool:
         loop.set_exception_handler(lambda *_: None)
         scene = Flushed(drain_tasks)
         loop.run_until_complete(scene.queue.start())
-        strike = Interruption(point, raise_it, is_at_work, at_entries=True)
-        with strike:
-            drive(loop, scene, "run")
-        if OUT_OF_REACH not in (strike.where or ""):
-            try:
-                drive(loop, scene, "check")
-            except BaseException as error:
-                error.add_note(f"struck at point {point}, {strike.where}")
-                raise
-    return strike.has_acted
-
-
-def raise_it() -> None:
-    raise Struck
+        interruption = Interruption(point, strike, is_at_work, at_entries=True)
+        with interruption:
+            drive(loop, scene.run())
+        if OUT_OF_REACH not in (interruption.where or ""):
+            with noting(f"point {point}, {interruption.where}"):
+                drive(loop, scene.check())
+    return interruption.has_acted
 
 
 @pytest.mark.parametrize("drain_tasks", DRAIN_TASKS)

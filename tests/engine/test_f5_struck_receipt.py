@@ -2,20 +2,17 @@
 
 import asyncio
 import contextlib
-import gc
-import logging
-from collections.abc import Iterator
 
 import pytest
 
 from batchqueue_async import DeliveryError
 from tests.bridge.interruptions import Interruption
 from tests.support.oracle import check_settled
+from tests.support.striking import OUT_OF_REACH, SWEEP, noting, strike
 from tests.support.struck_queue import (
     KINDS,
     Kind,
     Outcome,
-    Struck,
     StruckQueue,
     handles,
     is_in_drain_task,
@@ -25,26 +22,7 @@ from tests.support.thorough import IS_THOROUGH
 MOST_POINTS = 2_000
 STEP = 1 if IS_THOROUGH else 9
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Neither log lines nor finalizers of other queues in between."""
-    logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    logging.disable(logging.NOTSET)
-
-
-def strike() -> None:
-    raise Struck
+pytestmark = [*SWEEP, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 async def work_for_a_moment(_: StruckQueue) -> None:
@@ -71,13 +49,10 @@ def struck_at(point: int, kind: Kind) -> bool:
         interruption = Interruption(point, strike, is_in_drain_task, at_entries=True)
         with interruption:
             struck.drive(struck.put_before(work_for_a_moment))
-        if "add_done_callback" not in (interruption.where or ""):
-            try:
+        if OUT_OF_REACH not in (interruption.where or ""):
+            with noting(f"point {point}, {interruption.where}"):
                 struck.drive(flush(struck))
                 struck.drive(struck.queue.close())
-            except BaseException as error:
-                error.add_note(f"struck at point {point}, {interruption.where}")
-                raise
     return interruption.has_acted
 
 

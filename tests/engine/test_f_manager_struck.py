@@ -8,10 +8,10 @@ import pytest
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
 from batchqueue_async.testing import Deadlock, VirtualTimeLoop
 from tests.bridge.interruptions import Interruption, ctrl_c
+from tests.support.striking import OUT_OF_REACH
 
 STEP = 5
 MOST = 5_000
-OUT_OF_REACH = "Asleep.add_done_callback"
 # Callbacks of the loop: struck as it begins one is gone, and the next call heals that.
 HEALED_BY_THE_NEXT = ("LoopTurn._begin", "Asleep._resume")
 

@@ -21,6 +21,7 @@ from batchqueue_async import (
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption, ctrl_c
 from tests.support.oracle import check_settled
+from tests.support.striking import noting
 
 MOST_POINTS = 2_000
 TWO: dict[str, Any] = {
@@ -98,11 +99,8 @@ def struck_at(point: int, settings: dict[str, Any], goes_on: str) -> bool:
         starting = loop.create_task(scene.queue.start(), name="starting")
         with contextlib.suppress(KeyboardInterrupt), strike:
             loop.run_until_complete(starting)
-        try:
+        with noting(f"point {point}, {strike.where}"):
             loop.run_until_complete(getattr(scene, goes_on)())
-        except BaseException as error:
-            error.add_note(f"struck at point {point}, {strike.where}")
-            raise
     return strike.has_acted
 
 

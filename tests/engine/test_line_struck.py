@@ -20,13 +20,10 @@ from batchqueue_async import (
 from batchqueue_async._loop_time import SLICE, Asleep, LoopTurn
 from tests.engine.until import turns, until_soon
 from tests.support.oracle import check_settled
+from tests.support.striking import Struck
 
 ITEMS = 50
 Verb = Callable[[BatchQueueManager], Coroutine[Any, Any, None]]
-
-
-class Struck(Exception):
-    """As from a SIGALRM handler."""
 
 
 async def by_a_flush(manager: BatchQueueManager) -> None:

@@ -2,10 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
-import logging
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
 
 import pytest
 
@@ -19,28 +15,14 @@ from batchqueue_async import (
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption, ctrl_c
 from tests.support.oracle import check_settled
+from tests.support.striking import OUT_OF_REACH, SWEEP, drive, noting
 from tests.support.struck_queue import is_in_drain_task
 from tests.support.thorough import IS_THOROUGH
 
 STEP = 1 if IS_THOROUGH else 7
 MOST_POINTS = 4_000
-OUT_OF_REACH = "Asleep.add_done_callback"
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Neither log lines nor finalizers of other queues in between."""
-    logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    logging.disable(logging.NOTSET)
+pytestmark = SWEEP
 
 
 class Chain:
@@ -83,29 +65,18 @@ class Chain:
             check_settled(queue)
 
 
-def drive(loop: VirtualTimeLoop, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    task = loop.create_task(body(), name="user")
-    while not task.done():
-        with contextlib.suppress(KeyboardInterrupt):
-            loop.run_until_complete(task)
-    task.result()
-
-
 def struck_at(point: int) -> bool:
     """Strike a drain task, and let all go on; returns whether it was struck."""
     with contextlib.closing(VirtualTimeLoop()) as loop:
         loop.set_exception_handler(lambda *_: None)
         chain = Chain()
-        drive(loop, chain.begin)
+        drive(loop, chain.begin())
         strike = Interruption(point, ctrl_c, is_in_drain_task, at_entries=True)
         with strike:
-            drive(loop, chain.feed)
+            drive(loop, chain.feed())
         if OUT_OF_REACH not in (strike.where or ""):
-            try:
-                drive(loop, chain.check)
-            except BaseException as error:
-                error.add_note(f"struck at point {point}, {strike.where}")
-                raise
+            with noting(f"point {point}, {strike.where}"):
+                drive(loop, chain.check())
     return strike.has_acted
 
 

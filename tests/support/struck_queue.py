@@ -25,15 +25,12 @@ from batchqueue_async import (
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption
 from tests.support.oracle import check_settled
+from tests.support.striking import Struck
 
 TYPES = (int, float, complex)
 """Of the items, where there are several: each has a handler of its own."""
 COUNT = 12
 LIMIT = 1_000.0
-
-
-class Struck(Exception):
-    """As from a SIGALRM's handler: a drain task survives it."""
 
 
 class Failed(BaseException):
