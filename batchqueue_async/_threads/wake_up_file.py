@@ -11,6 +11,8 @@ import os
 import selectors
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
 
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._loop_time import kept_by
@@ -26,17 +28,21 @@ _spare: list[int] = []
 class WakeUpFile:
     """What all queues on one loop have it woken by, from other threads."""
 
-    __slots__ = ("_calls", "_number", "_process")
+    __slots__ = ("_calls", "_is_calling", "_loop", "_number", "_process")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._calls: deque[Callable[[], None]] = deque()
+        # A call may run the loop inside of itself, which can't enter `_read` again.
+        self._is_calling = False
         self._process = os.getpid()
         try:
             self._number = _spare.pop()
         except IndexError:
             self._number = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
-            loop.add_reader(self._number, self._run)
+            # In a context of its own: it is kept for as long as the loop lives.
+            Context().run(loop.add_reader, self._number, self._read)
             call_at_close(loop, self._leave_spare)
         except BaseException:
             loop.remove_reader(self._number)
@@ -63,28 +69,45 @@ class WakeUpFile:
         If this raises, or the callback does, that may be called once more.
         """
         self._calls.append(callback)
-        os.eventfd_write(self._number, 1)
+        if self._is_calling:
+            with suppress(RuntimeError):  # The loop is closed.
+                self._loop.call_soon_threadsafe(self._call_all)
+        else:
+            os.eventfd_write(self._number, 1)
 
-    def _run(self) -> None:
-        calls = self._calls
+    def _read(self) -> None:
         try:
+            # First: who comes after the file was read must not write into it.
+            self._is_calling = True
             try:  # noqa: SIM105 - `suppress` is three calls more for a lone item
                 os.eventfd_read(self._number)
             except BlockingIOError:
-                # A handler that runs the loop inside of itself has read it.
+                # It had been another loop's, whose thread was late.
                 pass
-            # Whoever comes meanwhile has written again.
+            self._call_all()
+        except BaseException:
+            os.eventfd_write(self._number, 1)
+            raise
+        finally:
+            self._is_calling = False
+
+    def _call_all(self) -> None:
+        calls = self._calls
+        try:
+            # Whoever comes meanwhile has the loop woken again.
             for _ in range(len(calls)):
+                if not calls:
+                    break
                 first = calls[0]
                 first()
                 # Not before it has returned: it must not be lost if a signal handler
-                # raises. Such a loop inside of a handler may have done it.
+                # raises. A loop that it ran inside of itself may have done this.
                 if calls and calls[0] is first:
                     del calls[0]
         except BaseException:
             # One that always raises must not keep the others from being called.
             calls.rotate(-1)
-            os.eventfd_write(self._number, 1)
+            self._loop.call_soon(self._call_all)
             raise
 
     def _leave_spare(self) -> None:

@@ -243,6 +243,31 @@ def test_a_handler_that_runs_the_loop_inside_of_itself() -> None:
     assert handled == ["first", "second", "third"]
 
 
+def test_a_call_that_runs_the_loop_has_the_others_called_once() -> None:
+    called: list[str] = []
+    errors: list[object] = []
+
+    def run_the_loop() -> None:
+        if not called:
+            called.append("outer")
+            file.call(lambda: called.append("third"))
+            inside: Any = loop
+            for _ in range(3):
+                inside.call_soon(called.copy)  # So that it does not wait.
+                inside._run_once()
+
+    with running() as loop:
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        found = WakeUpFile.of(loop)
+        assert found is not None
+        file = found
+        file.call(run_the_loop)
+        file.call(lambda: called.append("second"))
+        loop.run_until_complete(asyncio.sleep(0.01))
+    assert called == ["outer", "second", "third"]
+    assert errors == []
+
+
 @pytest.mark.parametrize("strike", [KeyboardInterrupt, Struck])
 def test_a_wake_up_survives_a_strike_at_each_point(
     strike: type[BaseException],

@@ -33,7 +33,6 @@ class LoopWaker(Generic[T]):
         self._news: list[Partition[T]] = []
         self._is_posted = False
         self._wake_loop: Callable[[], object] = self._call_soon
-        self._stack_to_tell = 0
 
     def put_first(self, partition: Partition[T], item: T) -> bool:
         """Accept an item that finds its partition empty, if that is the only edge.
@@ -113,11 +112,8 @@ class LoopWaker(Generic[T]):
 
     def _need_stack(self) -> None:
         """Raise `RecursionError` now rather than when the loop is told."""
-        frames = self._stack_to_tell
-        if not frames:
-            is_debug = self.loop.get_debug()
-            frames = _STACK_TO_TELL_IN_DEBUG_MODE if is_debug else _STACK_TO_TELL
-        _need_frames(frames - 1)
+        is_debug = self.loop.get_debug()
+        _need_frames(_STACK_TO_TELL_IN_DEBUG_MODE if is_debug else _STACK_TO_TELL)
 
     def _deliver_news(self) -> None:
         try:
