@@ -38,6 +38,10 @@ from batchqueue_async._threads.wake_up_file import WakeUpFile
 
 T = TypeVar("T")
 
+# Nested calls that waking a loop by its `WakeUpFile` takes, beside the one that asks
+# for them; fewer than `LoopWaker` asks for, since no instrumented loop has such a file.
+_STACK_TO_TELL = 5
+
 
 class ThreadWaiter(Waiter):
     """A producer that waits in line on its own thread, for ever without `until`."""
@@ -105,6 +109,8 @@ class ThreadIngress(LoopWaker[T]):
         self.parts = parts
         if (file := WakeUpFile.of(loop)) is not None:
             self._wake_loop = partial(file.call, self._deliver_news)
+            if not loop.get_debug():
+                self._stack_to_tell = _STACK_TO_TELL
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
         parts.layout.open_to_threads(self.guard)
         abandon_after_fork(self)

@@ -33,6 +33,8 @@ class LoopWaker(Generic[T]):
         self._news: list[Partition[T]] = []
         self._is_posted = False
         self._wake_loop: Callable[[], object] = self._call_soon
+        # Nested calls that waking it takes; None if that depends on its debug mode.
+        self._stack_to_tell: int | None = None
 
     def put_first(self, partition: Partition[T], item: T) -> bool:
         """Accept an item that finds its partition empty, if that is the only edge.
@@ -112,8 +114,11 @@ class LoopWaker(Generic[T]):
 
     def _need_stack(self) -> None:
         """Raise `RecursionError` now rather than when the loop is told."""
-        is_debug = self.loop.get_debug()
-        _need_frames(_STACK_TO_TELL_IN_DEBUG_MODE if is_debug else _STACK_TO_TELL)
+        frames = self._stack_to_tell
+        if frames is None:
+            is_debug = self.loop.get_debug()
+            frames = _STACK_TO_TELL_IN_DEBUG_MODE if is_debug else _STACK_TO_TELL
+        _need_frames(frames)
 
     def _deliver_news(self) -> None:
         try:

@@ -73,8 +73,7 @@ class Partition(ProducersQueue[T]):
         self._maxsize = buffer_size
         self._init(buffer_size)
         self.index = index
-        self.line = WaitingLine()
-        self.accounts = Accounts()
+        self.line, self.accounts = WaitingLine(), Accounts()
         # The nap of its drain task; None before the start, and in a handoff.
         self.owner: Nap | None = None
         self.is_closed = self.is_changing = self.is_open_to_threads = False
@@ -149,8 +148,7 @@ class Partition(ProducersQueue[T]):
     ) -> bool:
         """Accept a chunk on the loop, if it meets no other edge than empty, due, full.
 
-        As `offer` does it, for a fifth of the price. With `is_given` a list becomes the
-        partition's own: that spares going through the items.
+        As `offer`, for a fifth of the price. With `is_given` a list becomes its own.
         """
         if not self.has_fast_path or self.is_changing:
             return False
@@ -254,8 +252,10 @@ class Partition(ProducersQueue[T]):
                 self.ages.forget()
             if self.has_fast_path and not self.items:
                 self.limit = self.guarded_limit = 0
-            else:
+            elif self.line.head:
                 self.serve_line()
+            else:
+                self._set_limits()
         return taken
 
     def take_rest(self, left: list[T]) -> None:
