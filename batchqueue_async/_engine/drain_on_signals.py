@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
 from batchqueue_async._engine.lifecycle.state import ENDED
@@ -63,7 +64,8 @@ def drain_on_signals(
     drains one after the other, the last one first: call it for the end of a chain
     first.
 
-    A child that is forked meanwhile has the signal handlers from before.
+    A child that is forked meanwhile has the signal handlers from before. On Windows no
+    program gets SIGTERM: choose `signal.SIGINT` and `signal.SIGBREAK` there.
 
     Off unless called; web servers have signal handlers of their own, so there the
     manager belongs in the server's lifespan instead.
@@ -127,7 +129,10 @@ class _Draining:
         self, loop: asyncio.AbstractEventLoop, each: signal.Signals
     ) -> None:
         before = signal.getsignal(each)
-        loop.add_signal_handler(each, self.begin, each)
+        try:
+            loop.add_signal_handler(each, self.begin, each)
+        except NotImplementedError:
+            self._handle_by_call(loop, each)
         # An attribute of the loop: a global would keep the loop alive by the queue.
         installed: dict[signal.Signals, _Draining] = kept_by(loop, _INSTALLED, dict)
         last = installed.get(each)
@@ -139,6 +144,29 @@ class _Draining:
                 self.next[each] = last
         installed[each] = self
         self.replaced[each] = (before, signal.getsignal(each))
+
+    def _handle_by_call(
+        self, loop: asyncio.AbstractEventLoop, each: signal.Signals
+    ) -> None:
+        """Handle it on a loop that has no signal handlers itself, as on Windows."""
+
+        def tell_loop(*_: object) -> None:
+            loop.call_soon_threadsafe(self.begin, each)
+
+        def handle_no_more() -> None:
+            # As asyncio's own loops: not the handler from before, which may be the
+            # runner's. Nor can they, if they are closed on another thread.
+            is_ctrl_c = each == signal.SIGINT
+            with suppress(ValueError):
+                signal.signal(
+                    each, signal.default_int_handler if is_ctrl_c else signal.SIG_DFL
+                )
+
+        try:
+            signal.signal(each, tell_loop)
+        except ValueError as error:
+            raise RuntimeError(str(error)) from error
+        call_at_close(loop, handle_no_more)
 
     def abandon(self) -> None:
         """Let a forked child end by the signal.

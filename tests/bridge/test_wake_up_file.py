@@ -27,6 +27,10 @@ from tests.support.struck_queue import is_in_callback
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "eventfd"), reason="there is no such file but on Linux"
+)
+
 MOST_POINTS = 400
 
 

@@ -375,3 +375,63 @@ def test_a_signal_may_be_given_by_its_number() -> None:
     command = [sys.executable, "-c", BY_NUMBER]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (143, "[1]\n"), ended.stderr
+
+
+BY_CALL = """
+import asyncio, signal, sys, threading
+from batchqueue_async import BatchQueue, BatchQueueConfig, drain_on_signals
+
+class NoSignals(asyncio.SelectorEventLoop):
+    def add_signal_handler(self, *_):
+        raise NotImplementedError
+
+async def main(way):
+    sink = BatchQueue("sink", BatchQueueConfig(consumer=print))
+    async with sink, BatchQueue("source", BatchQueueConfig(consumer=pass_on)) as queue:
+        pass_on_to.append(sink)
+        drain_on_signals(sink, (signal.SIGINT, signal.SIGTERM))
+        drain_on_signals(queue, (signal.SIGINT, signal.SIGTERM))
+        await queue.produce(1)
+        if way == "signal":
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(5)
+
+pass_on_to = []
+
+async def pass_on(batch):
+    await pass_on_to[0].produce_many(batch)
+
+before = [*map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))]
+
+def run(way):
+    try:
+        with asyncio.Runner(loop_factory=NoSignals) as runner:
+            runner.run(main(way))
+    except RuntimeError as error:
+        print(error)
+
+try:
+    if sys.argv[1] == "thread":
+        thread = threading.Thread(target=run, args=("thread",))
+        thread.start()
+        thread.join()
+    else:
+        run(sys.argv[1])
+finally:
+    assert [*map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))] == before
+"""
+
+
+@pytest.mark.parametrize(
+    "way, expected",
+    [
+        ("signal", (143, "[1]\n")),
+        ("end", (0, "[1]\n")),
+        ("thread", (0, "signal only works in main thread of the main interpreter\n")),
+    ],
+)
+def test_on_a_loop_that_handles_no_signals(way: str, expected: tuple[int, str]) -> None:
+    """As on Windows: the program's handlers do it, until the loop is closed."""
+    command = [sys.executable, "-c", BY_CALL, way]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == expected, ended.stderr
