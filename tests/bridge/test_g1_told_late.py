@@ -70,14 +70,20 @@ async def test_what_comes_as_the_owner_has_looked_is_told_of(
             return must_tell(self, coming)
 
         def notify_and_go_on(self: Nap, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            before = len(handled)
             notify(self, *args, **kwargs)
-            if handled == [b"early"]:
+            if len(handled) > before:
                 late.come()
 
         monkeypatch.setattr(kind, "must_tell", look_late)
         monkeypatch.setattr(Nap, "notify", notify_and_go_on)
         owner = queue._parts.partitions[0].owner
         await until(lambda: owner is not None and owner.listens)
-        await asyncio.to_thread(bridge.produce, b"early")
-        await until(lambda: handled == [b"early", b"late"], patience=5.0)
+        early: list[bytes] = []
+        while not late.accepted.is_set():
+            # On a busy machine the loop's turn may be over before it is handled.
+            early += [b"early"]
+            await asyncio.to_thread(bridge.produce, b"early")
+            await until(lambda: handled[: len(early)] == early)
+        await until(lambda: handled == [*early, b"late"], patience=5.0)
         await asyncio.to_thread(late.thread.join)
