@@ -116,8 +116,8 @@ class Merging(Generic[T]):
         self._take_up(batch)
 
     async def on_idle(self) -> None:
-        """Hand on what is due, or all if there is no `every`."""
-        if self._is_full or self._is_due(self._every or 0.0):
+        """Hand on what is due, or all if there is no `every`, or no room for more."""
+        if self._is_due(0.0 if self._is_full else self._every or 0.0):
             await self._hand_on()
 
     async def on_flush(self) -> None:

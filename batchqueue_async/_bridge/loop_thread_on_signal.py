@@ -56,6 +56,10 @@ class DrainOnSignal:
             self._began = now
             self.drain(received)
         elif now - self._began >= ECHO:
+            if self._is_over(received):
+                # What is waited for is none of ours: a `finally` block, or a thread
+                # that reads, for which also the interpreter's exit waits.
+                raise SystemExit(128 + number)
             self._hurry(received)
         # At the interpreter's exit nobody would catch it: the exit code is settled.
         if is_first and not at_exit.is_exiting():
@@ -65,6 +69,15 @@ class DrainOnSignal:
         after = self.next.get(received)
         then = None if after is None else partial(after.drain, received)
         self.begin(self._timeout, then)
+
+    def _is_over(self, received: signal.Signals) -> bool:
+        each: DrainOnSignal | None = self
+        while each is not None:
+            run = each.loop_thread._run  # noqa: SLF001
+            if run is not None and not run.draining.done.is_set:
+                return False
+            each = each.next.get(received)
+        return True
 
     def _hurry(self, received: signal.Signals) -> None:
         # Also those whose draining has not begun yet: none gets more time.

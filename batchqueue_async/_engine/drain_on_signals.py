@@ -58,7 +58,9 @@ def drain_on_signals(
     `LoopThread` the main thread gets that `SystemExit` at once, wherever it is, also in
     `produce`; where it leaves the `LoopThread`, or at the interpreter's exit, it waits
     for the queues. A second signal ends the wait, unless it comes within 0.1 s: then it
-    is the first one, which was sent to the program and to its group.
+    is the first one, which was sent to the program and to its group. Where all is
+    drained each further one raises `SystemExit` again, in whatever the program waits
+    for by then.
 
     Called for several managers or queues on one loop, or for several loop threads, it
     drains one after the other, the last one first: call it for the end of a chain
@@ -190,6 +192,9 @@ class _Draining:
                 lambda _: loop.call_soon(_exit, loop, received)
             )
         elif time.monotonic() - self._began > ECHO:
+            if self._task.done():
+                # What is waited for is none of ours, such as a thread that reads.
+                raise SystemExit(128 + received)
             name = received.name
             logger.warning("%s again: not waiting any longer", name, signal=name)
             for each in self._all_for(received):

@@ -173,6 +173,25 @@ async def test_beyond_its_number_a_batch_fails_and_is_tried_again() -> None:
     assert then.total == {"a": 1, "b": 1, "c": 1}
 
 
+@pytest.mark.parametrize("arrivals", [0.25, 10.0])
+async def test_beyond_its_number_pauses_ask_once_a_second(arrivals: float) -> None:
+    """Each pause did, some twenty of them a second, and more where batches failed."""
+    then = Down(is_down=True)
+    failed: list[Count] = []
+    settings = {"on_error": lambda batch, _: failed.extend(batch)}
+    async with queue_of(merging(then, every=60, at_most=1), **settings) as queue:
+        await queue.produce(A)
+        for _ in range(int(10 / arrivals)):
+            await asyncio.sleep(arrivals)
+            await queue.produce(B)
+        # Each batch that comes asks by itself, and counts as having asked.
+        assert then.calls >= 8
+        assert then.calls - len(failed) <= 11
+        then.is_down = False
+        await asyncio.sleep(1.1)
+        assert then.total["a"] == 1
+
+
 async def test_a_merge_that_raises_merges_nothing_of_its_batch() -> None:
     then = Down()
 
