@@ -12,7 +12,7 @@ from batchqueue_async._engine.lifecycle.state import ENDED
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
-from batchqueue_async._engine.runtime.loop_end import is_being_left
+from batchqueue_async._engine.runtime.loop_end import is_being_left, uncancel
 from batchqueue_async._log import logger
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._loop_time import kept_by
@@ -115,7 +115,7 @@ class _Draining:
         self, drained: BatchQueueManager | BatchQueue[Any], timeout: Timeout
     ) -> None:
         self._drained = drained
-        self._timeout = timeout
+        self._timeout = _declared(drained) if timeout is SHUTDOWN_TIMEOUT else timeout
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
         # By signal: the handler from before, and ours as `signal.getsignal` returns it.
@@ -176,7 +176,19 @@ class _Draining:
             parts_of(self._drained).lifecycle.shorten_deadline(0.0)
 
     async def close(self) -> None:
-        await self._drained.close(self._timeout)
+        clock, is_over = asyncio.get_running_loop().time, False
+        began = clock()
+        while not is_over:
+            left = self._timeout
+            if left is not None:
+                left = max(0.0, began + left - clock())
+            try:
+                await self._drained.close(left)
+                is_over = True
+            except asyncio.CancelledError:
+                # Nobody means this task: all of the loop are being cancelled, as by
+                # `asyncio.run` where the main task has ended by a False of `produce`.
+                uncancel()
 
     async def _drain(self, received: signal.Signals) -> None:
         for each in self._all_for(received):
@@ -196,6 +208,12 @@ class _Draining:
         if isinstance(self._drained, BatchQueueManager):
             return False
         return parts_of(self._drained).state in ENDED
+
+
+def _declared(drained: BatchQueueManager | BatchQueue[Any]) -> float | None:
+    if isinstance(drained, BatchQueueManager):
+        return drained._shutdown_timeout  # noqa: SLF001
+    return drained.config.shutdown_timeout
 
 
 def _exit(loop: asyncio.AbstractEventLoop, received: signal.Signals) -> None:
