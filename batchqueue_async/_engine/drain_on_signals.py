@@ -127,7 +127,6 @@ class _Draining:
         self, loop: asyncio.AbstractEventLoop, each: signal.Signals
     ) -> None:
         before = signal.getsignal(each)
-        loop.add_signal_handler(each, self.begin, each)
         # An attribute of the loop: a global would keep the loop alive by the queue.
         installed: dict[signal.Signals, _Draining] = kept_by(loop, _INSTALLED, dict)
         last = installed.get(each)
@@ -137,8 +136,10 @@ class _Draining:
                 last = last.next.get(each)
             if last is not None:
                 self.next[each] = last
-        installed[each] = self
+        # After that: struck in between, what was drained before still is.
+        loop.add_signal_handler(each, self.begin, each)
         self.replaced[each] = (before, signal.getsignal(each))
+        installed[each] = self
 
     def abandon(self) -> None:
         """Let a forked child end by the signal.
@@ -161,6 +162,9 @@ class _Draining:
             self._task.add_done_callback(
                 lambda _: loop.call_soon(_exit, loop, received)
             )
+        elif self._task.done():
+            # Somebody kept the program from ending, or it is about to.
+            _exit(loop, received)
         elif time.monotonic() - self._began > ECHO:
             name = received.name
             logger.warning("%s again: not waiting any longer", name, signal=name)
