@@ -352,6 +352,8 @@ class MultiProducerSequencer(Publications):
     def call_back_again(self) -> None:
         """Have all run on whose wake-up an error has cut off."""
         self.settle()
+        if self.ingress is not None:
+            self.ingress.publish_filled()
         with self._guard:
             self._queue.call_back_again()
         for barrier in list(self._barriers):

@@ -247,6 +247,23 @@ async def test_a_shutdown_has_producers_run_on_whose_wake_up_was_lost(
     assert isinstance(publishing.exception(), RingHalted if is_late else type(None))
 
 
+@pytest.mark.real_time
+async def test_a_shutdown_publishes_what_threads_have_filled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop's callback was struck as it began, and no thread wakes it again."""
+    disruptor, handler = small(4), Recorder()
+    disruptor.handle_events_with(handler)
+    sync = SyncRing(await disruptor.start())
+    with monkeypatch.context() as patched:
+        patched.setattr(sync._ingress, "_on_loop", lambda: None)
+        await asyncio.to_thread(sync.publish_event, fill, 1)
+        await asyncio.to_thread(sync.publish_event, fill, 2)
+    assert not handler.values
+    await disruptor.shutdown(None)
+    assert handler.values == [1, 2]
+
+
 async def test_a_shutdown_ends_though_a_consumers_end_was_struck() -> None:
     """As its callback began; the shutdown looked again and again, with a whole core."""
     disruptor, handler = small(4), Recorder()
