@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from batchqueue_async._engine.handlers.deadlock_detector import EndWait
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    HandlerCall,
+    current_call,
+)
+from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.runtime.loop_end import LoopRegistry, uncancel
 from batchqueue_async._log import logger
+from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
 from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.event import ThreadEvent
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
+
+CallOnLoop: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 # Seconds past the deadline that a queue may take to cancel handlers and tell.
 _GRACE = 2.0
@@ -95,6 +105,36 @@ class LoopShutdown:
     def queues(self) -> list[Lifecycle]:
         """Return the loop's queues that are not shut down, in order of their start."""
         return LoopRegistry.of(self._loop).queues
+
+    def wait_as_handler(self, on_loop: CallOnLoop) -> None:
+        """Wait for the end, if a handler on another loop calls.
+
+        Raises:
+            WouldDeadlock: The handler would wait for itself. The shutdown goes on, and
+                tells what it leaves.
+        """
+        call = current_call()
+        if call is None:
+            return
+        try:
+            on_loop(partial(self._ended_for, call))
+        except WouldDeadlock:
+            self.begin(None, tells=True)
+            raise
+        except BatchQueueError:
+            # Who waits for the thread's end tells of a loop that is dead.
+            return
+
+    async def _ended_for(self, call: HandlerCall) -> None:
+        what = "the shutdown of a LoopThread, which goes on"
+        async with EndWait(call, self._ends, what) as wait:
+            wait.begin()
+            if self._task is not None:
+                await wait.until(self._task)
+
+    def _ends(self) -> list[Node]:
+        queues = self.queues()
+        return [node for each in queues for node in end_of(each.parts.detector)]
 
     def take_left(self) -> dict[str, list[Any]]:
         """Return what the deadline left, by queue, and log how much that is.

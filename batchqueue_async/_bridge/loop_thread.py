@@ -134,6 +134,8 @@ class LoopThread(OfOneProcess):
         Raises:
             BatchQueueError: On the loop's own thread; or a handler blocks the loop
                 until after the deadline: what is left then is logged.
+            WouldDeadlock: A handler on another loop would wait for itself; the shutdown
+                goes on, and what is left then is logged and passed to `on_error`.
             SystemExit, KeyboardInterrupt: A handler has raised it.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
@@ -152,6 +154,7 @@ class LoopThread(OfOneProcess):
             return {}
         run.draining.begin(timeout, tells=False)
         try:
+            run.draining.wait_as_handler(run.call)
             is_drained = run.wait()
         finally:
             left = run.draining.take_left()
@@ -186,6 +189,7 @@ class LoopThread(OfOneProcess):
         if run.is_called_by_handler():
             # As in `stop`: the handler's thread would wait for its own handler.
             return
+        run.draining.wait_as_handler(run.call)
         if run.wait():
             self._run = None
         # A SystemExit or KeyboardInterrupt that leaves the block is not replaced.

@@ -13,6 +13,7 @@ from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of, start_for_caller
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
+from batchqueue_async._policies.errors import WouldDeadlock
 from batchqueue_async._validation import (
     refuse,
     require_callable,
@@ -40,7 +41,11 @@ class _Opened(NamedTuple):
     def close(self) -> bool:
         """Close it; returns False if a handler only begins to."""
         run = run_of(self.loop_thread)
-        self.loop_thread.__exit__(None, None, None)
+        try:
+            self.loop_thread.__exit__(None, None, None)
+        except WouldDeadlock:
+            # It goes on, and so does the closing of the others.
+            return False
         return run is None or not run.is_called_by_handler()
 
 

@@ -133,6 +133,9 @@ def _answer(
         tell, result = answer.set_exception, error
     # Raised if the loop is closed, where nobody waits for the answer any more.
     with contextlib.suppress(RuntimeError):
+        # Twice: a signal handler may raise just as the loop begins the first one, and
+        # the handler would be inside of this call for good.
+        loop.call_soon_threadsafe(_tell, answer, tell, result)
         loop.call_soon_threadsafe(_tell, answer, tell, result)
 
 

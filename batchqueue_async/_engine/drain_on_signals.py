@@ -13,7 +13,7 @@ from batchqueue_async._engine.lifecycle.state import ENDED
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
-from batchqueue_async._engine.runtime.loop_end import is_being_left
+from batchqueue_async._engine.runtime.loop_end import is_being_left, uncancel
 from batchqueue_async._log import logger
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._loop_time import kept_by
@@ -119,7 +119,7 @@ class _Draining:
         self, drained: BatchQueueManager | BatchQueue[Any], timeout: Timeout
     ) -> None:
         self._drained = drained
-        self._timeout = timeout
+        self._timeout = _declared(drained) if timeout is SHUTDOWN_TIMEOUT else timeout
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
         # By signal: the handler from before, and ours as `signal.getsignal` returns it.
@@ -131,10 +131,6 @@ class _Draining:
         self, loop: asyncio.AbstractEventLoop, each: signal.Signals
     ) -> None:
         before = signal.getsignal(each)
-        try:
-            loop.add_signal_handler(each, self.begin, each)
-        except NotImplementedError:
-            self._handle_by_call(loop, each)
         # An attribute of the loop: a global would keep the loop alive by the queue.
         installed: dict[signal.Signals, _Draining] = kept_by(loop, _INSTALLED, dict)
         last = installed.get(each)
@@ -144,8 +140,13 @@ class _Draining:
                 last = last.next.get(each)
             if last is not None:
                 self.next[each] = last
-        installed[each] = self
+        # After that: struck in between, what was drained before still is.
+        try:
+            loop.add_signal_handler(each, self.begin, each)
+        except NotImplementedError:
+            self._handle_by_call(loop, each)
         self.replaced[each] = (before, signal.getsignal(each))
+        installed[each] = self
 
     def _handle_by_call(
         self, loop: asyncio.AbstractEventLoop, each: signal.Signals
@@ -209,7 +210,19 @@ class _Draining:
             parts_of(self._drained).lifecycle.shorten_deadline(0.0)
 
     async def close(self) -> None:
-        await self._drained.close(self._timeout)
+        clock, is_over = asyncio.get_running_loop().time, False
+        began = clock()
+        while not is_over:
+            left = self._timeout
+            if left is not None:
+                left = max(0.0, began + left - clock())
+            try:
+                await self._drained.close(left)
+                is_over = True
+            except asyncio.CancelledError:
+                # Nobody means this task: all of the loop are being cancelled, as by
+                # `asyncio.run` where the main task has ended by a False of `produce`.
+                uncancel()
 
     async def _drain(self, received: signal.Signals) -> None:
         for each in self._all_for(received):
@@ -229,6 +242,12 @@ class _Draining:
         if isinstance(self._drained, BatchQueueManager):
             return False
         return parts_of(self._drained).state in ENDED
+
+
+def _declared(drained: BatchQueueManager | BatchQueue[Any]) -> float | None:
+    if isinstance(drained, BatchQueueManager):
+        return drained._shutdown_timeout  # noqa: SLF001
+    return drained.config.shutdown_timeout
 
 
 def _exit(loop: asyncio.AbstractEventLoop, received: signal.Signals) -> None:

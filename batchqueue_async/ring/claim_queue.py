@@ -29,20 +29,24 @@ class WaitingClaim:
         high: The highest one that it got; None while it waits. It may still move down
             until its producer runs.
         wake: Lets its producer look again: it was granted, or the ring is closed.
+        wake_again: The same, where a signal handler may have cut that off.
         place: Until its producer runs, the highest sequence it would have if no claim
             granted before it had left.
         has_left: Whether its sequences were given back.
     """
 
-    __slots__ = ("has_left", "high", "n", "place", "wake")
+    __slots__ = ("has_left", "high", "n", "place", "wake", "wake_again")
 
     wake: Callable[[], object]
+    wake_again: Callable[[], object]
 
     def __init__(self, n: int) -> None:
         self.n: int = n
         self.high: int | None = None
         self.place: int = _NOWHERE
         self.has_left: bool = False
+        # A thread that is woken looks by itself.
+        self.wake_again = bool
 
 
 class ClaimQueue:
@@ -51,10 +55,19 @@ class ClaimQueue:
     `wanted` is how many sequences the `waiting` claims want together.
     """
 
-    __slots__ = ("_final", "_granted", "_left", "_left_before", "waiting", "wanted")
+    __slots__ = (
+        "_dismissed",
+        "_final",
+        "_granted",
+        "_left",
+        "_left_before",
+        "waiting",
+        "wanted",
+    )
 
     def __init__(self) -> None:
         self.waiting: OrderedDict[WaitingClaim, None] = OrderedDict()
+        self._dismissed: list[WaitingClaim] = []
         # The first one has neither run nor left; others may have.
         self._granted: deque[WaitingClaim] = deque()
         self._left = 0  # Sequences of claims in `_granted` that left,
@@ -149,7 +162,13 @@ class ClaimQueue:
             self._wake_waiting()
             raise
         finally:
+            self._dismissed += self.waiting
             self.waiting, self.wanted = OrderedDict(), 0
+
+    def call_back_again(self) -> None:
+        """Have producers run on whose wake-up, or the call after it, was cut off."""
+        for claim in (*self._granted, *self._dismissed):
+            claim.wake_again()
 
     def _wake_waiting(self) -> None:
         for claim in list(self.waiting):

@@ -91,6 +91,8 @@ class ConsumerTasks:
         A handler that calls it, if only in a task that it has started, does not wait:
         its own event has to be handled first.
         """
+        # Each time: whoever asks once more may do so because nothing moves.
+        self._sequencer.call_back_again()
         shutdown = self._begin(sequences)
         if timeout is not None and not shutdown.done():
             self._timers.append(shutdown.get_loop().call_later(timeout, self._expire))
@@ -136,7 +138,6 @@ class ConsumerTasks:
 
     async def _end(self, sequences: Sequences) -> int:
         sequencer = self._sequencer
-        sequencer.call_back_again()
         # While the ring is open, grants whose producers have not run may be given back.
         target = sequencer.settled
         await self._drain(sequences, target)
@@ -184,7 +185,11 @@ class ConsumerTasks:
 
     async def _tasks_end(self) -> None:
         while (tasks := [*self._consumers]) and not self._deadline.done():
-            await asyncio.wait({*tasks, self._deadline}, return_when="FIRST_COMPLETED")
+            waited_for = {*tasks, self._deadline}
+            ended, _ = await asyncio.wait(waited_for, return_when="FIRST_COMPLETED")
+            for task in self._consumers.keys() & ended:
+                # A signal handler has raised as the callback began that does it.
+                self._ended(task)
         if tasks:
             _, survivors = await asyncio.wait(tasks, timeout=GRACE)
             for task in survivors:

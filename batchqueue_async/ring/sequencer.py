@@ -137,7 +137,7 @@ class MultiProducerSequencer(Publications):
         """Claim the next `n` sequences when those who wait already have got theirs."""
         claim = WaitingClaim(n)
         woken = Sleeper(asyncio.get_running_loop())
-        claim.wake = woken.wake
+        claim.wake, claim.wake_again = woken.wake, woken.call_back_again
         call: HandlerCall | None = None
         try:
             self.enqueue(claim)
@@ -350,8 +350,12 @@ class MultiProducerSequencer(Publications):
                 self.cause = cause
 
     def call_back_again(self) -> None:
-        """Have consumers run on whose wake-up an error has cut off."""
+        """Have all run on whose wake-up an error has cut off."""
         self.settle()
+        if self.ingress is not None:
+            self.ingress.publish_filled()
+        with self._guard:
+            self._queue.call_back_again()
         for barrier in list(self._barriers):
             barrier.call_back_again()
 

@@ -167,6 +167,8 @@ class ThreadIngress:
 
     def publish_filled(self) -> None:
         """Publish what threads have left so far."""
+        # Before it looks: threads that leave something later wake the loop again.
+        self._is_woken = False
         for _ in range(len(self._filled)):
             self._publish_next()
 
@@ -176,8 +178,6 @@ class ThreadIngress:
         self._guard.free()
 
     def _on_loop(self) -> None:
-        # Before it looks: threads that leave something later wake the loop again.
-        self._is_woken = False
         try:
             self.publish_filled()
             if self._sequencer.claims_waiting:

@@ -16,11 +16,12 @@ from batchqueue_async import (
     WouldDeadlock,
     in_thread,
 )
-from tests.bridge.background import wait_until
+from tests.bridge.background import PATIENCE, wait_until
 from tests.support.oracle import check_settled
 
 Bridge = SyncBatchQueue[Any]
 Act = Callable[[Bridge], object]
+End = Callable[[LoopThread], None]
 
 
 def small(**settings: Any) -> BatchQueueConfig[Any]:  # noqa: ANN401
@@ -103,6 +104,65 @@ def test_two_queues_on_two_loops() -> None:
         assert "refused" in outcomes
     for queue in queues:
         check_settled(queue)
+
+
+def stop(loop_thread: LoopThread) -> None:
+    loop_thread.stop()
+
+
+def leave(loop_thread: LoopThread) -> None:
+    loop_thread.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("end", [stop, leave])
+def test_handlers_that_stop_each_others_loops(end: End) -> None:
+    """One is refused, and both loops end; each waited for the other's deadline."""
+    outcomes: list[str] = []
+    together = threading.Barrier(2)
+    threads = [LoopThread(name, shutdown_timeout=None) for name in ("one", "two")]
+    queues: list[Bridge] = []
+
+    def handler(number: int) -> Callable[[list[Any]], None]:
+        def consume(batch: list[Any]) -> None:
+            together.wait(PATIENCE)
+            try:
+                end(threads[1 - number])
+            except WouldDeadlock:
+                outcomes.append("refused")
+            else:
+                outcomes.append("went on")
+
+        return consume
+
+    for number, loop_thread in enumerate(threads):
+        config = small(consumer=in_thread(handler(number)))
+        queues.append(loop_thread.start().open(f"q{number}", config))
+    for queue in queues:
+        assert queue.produce("go")
+    wait_until(lambda: len(outcomes) == 2)
+    assert sorted(outcomes) == ["refused", "went on"]
+    for loop_thread in threads:
+        loop_thread.stop()
+    for queue in queues:
+        check_settled(queue)
+        assert queue.stats().handled == 1
+
+
+def test_a_handler_that_stops_a_loop_which_needs_it_not_is_not_refused() -> None:
+    left: list[Any] = []
+    with LoopThread("one") as one:
+        other = LoopThread("two").start()
+        last = other.open("last", small(consumer=in_thread(lambda _: None)))
+
+        def consume(batch: list[Any]) -> None:
+            last.produce_many(batch)
+            left.append(other.stop())
+
+        queue = one.open("first", small(consumer=in_thread(consume)))
+        queue.produce(1)
+        queue.flush(PATIENCE)
+    assert left == [{"last": []}]
+    assert (last.stats().handled, queue.stats().handled) == (1, 1)
 
 
 def test_a_chain_of_threads_on_one_permit_goes_on(loop_thread: LoopThread) -> None:

@@ -80,10 +80,14 @@ async def test_what_comes_as_the_owner_has_looked_is_told_of(
         owner = queue._parts.partitions[0].owner
         await until(lambda: owner is not None and owner.listens)
         early: list[bytes] = []
+
+        def are_handled() -> bool:
+            return handled[: len(early)] == early
+
         while not late.accepted.is_set():
             # On a busy machine the loop's turn may be over before it is handled.
             early += [b"early"]
             await asyncio.to_thread(bridge.produce, b"early")
-            await until(lambda: handled[: len(early)] == early)
+            await until(are_handled)
         await until(lambda: handled == [*early, b"late"], patience=5.0)
         await asyncio.to_thread(late.thread.join)

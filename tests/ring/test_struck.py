@@ -219,6 +219,66 @@ async def test_a_shutdown_has_consumers_run_on_whose_wake_up_was_lost() -> None:
     assert handler.values == [1]
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["granted", "dismissed"])
+async def test_a_shutdown_has_producers_run_on_whose_wake_up_was_lost(
+    is_late: bool, producer: ProducerType
+) -> None:
+    """One that was granted room would never publish, and all would wait for it."""
+    gate = asyncio.Event()
+    disruptor, handler = small(4, producer=producer), Recorder(gate=gate)
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    await ring.publish_events(fill, range(4))
+    publishing = asyncio.create_task(ring.publish_event(fill, 4))
+    await settle()
+    (waiting,) = ring.sequencer._queue.waiting
+    asleep = waiting.wake.__self__  # type: ignore[attr-defined]
+    assert isinstance(asleep, Sleeper)
+    # Whatever wakes it from here on is struck as the loop begins to call it.
+    asleep.is_woken = True
+    if is_late:
+        ring.sequencer.close()
+    gate.set()
+    await settle()
+    assert not publishing.done()
+    await disruptor.shutdown(None)
+    assert handler.values == [*range(4 if is_late else 5)]
+    await settle()
+    assert isinstance(publishing.exception(), RingHalted if is_late else type(None))
+
+
+@pytest.mark.real_time
+async def test_a_shutdown_publishes_what_threads_have_filled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop's callback was struck as it began, and no thread wakes it again."""
+    disruptor, handler = small(4), Recorder()
+    disruptor.handle_events_with(handler)
+    sync = SyncRing(await disruptor.start())
+    with monkeypatch.context() as patched:
+        patched.setattr(sync._ingress, "_on_loop", lambda: None)
+        await asyncio.to_thread(sync.publish_event, fill, 1)
+        await asyncio.to_thread(sync.publish_event, fill, 2)
+    assert not handler.values
+    await disruptor.shutdown(None)
+    assert handler.values == [1, 2]
+
+
+async def test_a_shutdown_ends_though_a_consumers_end_was_struck() -> None:
+    """As its callback began; the shutdown looked again and again, with a whole core."""
+    disruptor, handler = small(4), Recorder()
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    await ring.publish_event(fill, 1)
+    await settle()
+    tasks = disruptor._consumers.tasks
+    (consumer,) = tasks._consumers
+    consumer.remove_done_callback(tasks._ended)
+    await disruptor.shutdown(None)
+    assert not tasks._consumers
+    assert handler.values == [1]
+
+
 async def test_a_shutdown_that_was_struck_is_begun_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
