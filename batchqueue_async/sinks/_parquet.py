@@ -43,8 +43,9 @@ _OVER = "over-"
 _MOST_TRIES = 100
 # Bytes of a file's name.
 _LONGEST = 255
-# pyarrow takes such a text for a URI, even if there is a folder of this name.
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+# pyarrow takes such a text for a URI, even if there is a folder of this name; and an
+# empty one would be the folder that the program happens to run in.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|\Z")
 # What Python makes of bytes of another encoding.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Names that are one file's on every file system.
@@ -78,6 +79,8 @@ class ParquetDirectory:
             refuse("directory", "a path of a mounted file system, no URI", directory)
         if _SURROGATE.search(str(directory)):
             refuse("directory", "a path in UTF-8, which pyarrow takes", str(directory))
+        if os.path.expanduser(directory) != str(directory):  # noqa: PTH111  # raises
+            refuse("directory", "a full path: pyarrow expands ~", str(directory))
         _require_compression(compression)
         self.path = Path(directory)
         self._staging = self.path / staging

@@ -121,7 +121,8 @@ class PostgresStagedSink(FromOptions):
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
-        async with self._connections.transaction(waits_for_disk=False) as connection:
+        # On the disk: after a crash that forgot it each try of each task is refused.
+        async with self._connections.transaction() as connection:
             await self._staged.announce(connection, epoch, run)
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:

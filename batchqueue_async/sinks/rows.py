@@ -52,7 +52,9 @@ class RowReader(Generic[T]):
 
     def _rows(self, items: Iterable[Any]) -> Iterator[Row]:
         if self.to_row is not None:
-            yield from map(self._made_row, map(self.to_row, items))
+            # Not by `map`, for which a StopIteration of `to_row` is the rows' end.
+            for item in items:
+                yield self._made_row(self.to_row(item))
             return
         for item in items:
             if (row := self._row_of(item)) is not None:

@@ -106,7 +106,9 @@ class QueueTask:
         flush = worker_flush()
         try:
             queue = loop_thread.opened(self.open_queue, exchange.emit)
-            for rows in exchange.rows_of(queue, map(self.to_items, batches)):
+            # Not by `map`, for which a StopIteration of `to_items` is the input's end.
+            parts = (self.to_items(batch) for batch in batches)
+            for rows in exchange.rows_of(queue, parts):
                 for start in range(0, len(rows), _MOST_ROWS):
                     yield columns.of_rows(rows[start : start + _MOST_ROWS])
                     flush()

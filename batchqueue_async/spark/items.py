@@ -94,9 +94,17 @@ class _Objects(Generic[T]):
             self._readers = self._readers_for(batch.schema)
             self._schema = batch.schema
         columns = zip(self._readers, batch.schema, batch.columns, strict=True)
-        return map(
-            self._make, *(read(field, column) for read, field, column in columns)
-        )
+        made = [
+            *map(self._make, *(read(field, column) for read, field, column in columns))
+        ]
+        if len(made) < batch.num_rows:  # for `map` that was the end of the rows
+            msg = f"{self._name} raised StopIteration for row {len(made)} of a batch"
+            raise RuntimeError(msg)
+        return iter(made)
+
+    @property
+    def _name(self) -> str:
+        return getattr(self._make, "__qualname__", type(self._make).__qualname__)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._make, self._parameters)
@@ -104,7 +112,7 @@ class _Objects(Generic[T]):
     def _readers_for(self, schema: pa.Schema) -> list[Read]:
         if self._parameters is None:
             return [values_of] * len(schema)
-        name = getattr(self._make, "__qualname__", type(self._make).__qualname__)
+        name = self._name
         taken = self._parameters.for_values(len(schema))
         if taken is None:
             msg = (

@@ -175,6 +175,11 @@ def test_what_pyarrow_would_refuse_later_is_refused(
     for uri in ("s3://bucket/out", "file:///tmp/out", "dbfs:/out"):
         with pytest.raises(ValueError, match=f"directory must .* no URI, got '{uri}'"):
             sink(uri)
+    with pytest.raises(ValueError, match=r"directory must be a path .*, got ''"):
+        sink("")
+    for expanded in ("~/out", Path("~/out")):
+        with pytest.raises(ValueError, match=r"must be a full path: .*, got '~/out'"):
+            sink(expanded)
     with pytest.raises(ValueError, match=r"compression must be one .*, got 'nope'"):
         sink(tmp_path, compression="nope")
     for known in ("none", "SNAPPY", "zstd"):

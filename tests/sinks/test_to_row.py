@@ -80,3 +80,15 @@ async def test_a_sink_writes_a_mappings_values(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         rows = database.execute("SELECT id, name FROM items").fetchall()
     assert rows == [("a", "aa"), ("b", "bb")]
+
+
+def test_a_stop_iteration_of_to_row_is_not_the_rows_end() -> None:
+    """As `next` raises it; the rows from there on were missing, without a word."""
+
+    def to_row(item: int) -> tuple[int, str]:
+        return item, next(name for name in ["one", "two"] if item < 2)
+
+    reader = RowReader(("id", "name"), to_row, python_rows)
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        reader.rows([0, 1, 2, 3])

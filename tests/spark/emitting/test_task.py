@@ -98,6 +98,17 @@ def test_what_is_emitted_comes_out_in_order(make: MakeHandler) -> None:
     assert ids(made) == [*range(25_000)]
 
 
+def test_a_stop_iteration_of_to_items_is_not_the_rows_end() -> None:
+    def to_items(batch: pa.RecordBatch) -> list[tuple[int]]:
+        first = batch.column(0)[0].as_py()
+        return [next(row for row in batch.to_pylist() if first < 2_000)["id"]]
+
+    made = QueueTask(Opening(passing), to_items, declared("id"))
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        ids(made(in_batches(4_000, 1_000)))
+
+
 @pytest.mark.parametrize("make", [waiting, on_a_thread])
 def test_ten_rows_out_for_each_row_in_never_block_each_other(make: MakeHandler) -> None:
     """The queue is full, the output is full, and one thread serves both."""

@@ -251,6 +251,17 @@ def test_a_map_whose_keys_have_parts_is_told_with_the_column_s_name(
             to_tuples(pa.record_batch({"by": column}))
 
 
+def test_a_stop_iteration_of_a_class_is_not_the_rows_end() -> None:
+    def make(number: int) -> int:
+        return next(each for each in (0, 1) if each == number)
+
+    objects = to_objects(make)
+
+    assert [*objects(pa.record_batch({"id": [0, 1]}))] == [0, 1]
+    with pytest.raises(RuntimeError, match=r"make raised StopIteration for row 1 of"):
+        objects(pa.record_batch({"id": [0, 2, 1]}))
+
+
 def test_the_guide_s_table_has_each_type_and_its_value() -> None:
     row = re.compile(r"^\| (`[A-Z][^|]*?) \| ([^|]+) \|", re.MULTILINE)
     rows = row.findall(GUIDE.read_text("utf-8"))
