@@ -23,8 +23,11 @@ from anyio._core._eventloop import claim_worker_thread, get_async_backend
 
 from batchqueue_async._bridge import fork_rest
 from batchqueue_async._bridge.fork_rest import Rest
+from batchqueue_async._threads.wake_up_file import WakeUpFile
 
 R = TypeVar("R")
+
+_CallBack: TypeAlias = Callable[[Callable[[], None]], None]
 
 # Seconds that a fork waits for a call to end. Most calls take longer, since they wait
 # for a server; while they do they hold no lock.
@@ -52,9 +55,11 @@ class Workers:
 
     async def run(self, function: Callable[[], R]) -> R:
         """Run a function, which must not raise, on a thread, in this context."""
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[R] = loop.create_future()
+        call = partial(_answer, copy_context(), function, answer, _caller_of(loop))
         # Before a thread is started: one that found no call would count as idle.
-        self._calls.put(partial(_answer, copy_context(), function, answer))
+        self._calls.put(call)
         if not self._idle.acquire(blocking=False) and self._started < self._most:
             # If none can be started, the call waits for one of the threads there are.
             with contextlib.suppress(RuntimeError):
@@ -119,8 +124,25 @@ def _put_aside(
     calls.put(errand)
 
 
+def _caller_of(loop: asyncio.AbstractEventLoop) -> _CallBack:
+    """Return what has the loop call back, though a signal handler raises as it does."""
+    file = WakeUpFile.of(loop)
+    return partial(_call_back, loop) if file is None else file.call
+
+
+def _call_back(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    # Raised if the loop is closed, where nobody waits for the answer any more.
+    with contextlib.suppress(RuntimeError):
+        # Twice: a signal handler may raise just as the loop begins the first one.
+        loop.call_soon_threadsafe(call)
+        loop.call_soon_threadsafe(call)
+
+
 def _answer(
-    context: Context, function: Callable[[], Any], answer: asyncio.Future[Any]
+    context: Context,
+    function: Callable[[], Any],
+    answer: asyncio.Future[Any],
+    call_back: _CallBack,
 ) -> None:
     """Call, and have the result where it is wanted: on the future's loop."""
     loop = answer.get_loop()
@@ -131,12 +153,7 @@ def _answer(
             result = context.run(function)
     except Exception as error:  # noqa: BLE001 - raised on the loop, where it is waited for
         tell, result = answer.set_exception, error
-    # Raised if the loop is closed, where nobody waits for the answer any more.
-    with contextlib.suppress(RuntimeError):
-        # Twice: a signal handler may raise just as the loop begins the first one, and
-        # the handler would be inside of this call for good.
-        loop.call_soon_threadsafe(_tell, answer, tell, result)
-        loop.call_soon_threadsafe(_tell, answer, tell, result)
+    call_back(partial(_tell, answer, tell, result))
 
 
 def _tell(

@@ -7,14 +7,20 @@ import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, in_thread
 from batchqueue_async._bridge import worker
+from batchqueue_async._threads.wake_up_file import WakeUpFile
 from tests.bridge.background import PATIENCE
 from tests.support.striking import Struck
 
 
 @pytest.mark.real_time
+@pytest.mark.parametrize("has_file", [True, False])
 async def test_the_answer_of_a_thread_comes_though_its_callback_was_struck(
-    monkeypatch: pytest.MonkeyPatch, asyncio_errors: list[logging.LogRecord]
+    monkeypatch: pytest.MonkeyPatch,
+    asyncio_errors: list[logging.LogRecord],
+    has_file: bool,  # noqa: FBT001
 ) -> None:
+    if not has_file:
+        monkeypatch.setattr(WakeUpFile, "of", lambda _: None)
     tell = worker._tell
     struck: list[Any] = []
 
