@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias
 
 from batchqueue_async._functions import require_function, require_sync_function
 from batchqueue_async._validation import (
@@ -120,6 +120,15 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
         TypeError: If a setting is of the wrong kind.
         ValueError: If a setting has a wrong value.
     """
+
+    _called_elsewhere: ClassVar[dict[str, str]] = {
+        "handler": "consumer",
+        "maxsize": "buffer_size",
+        "batch_size": "max_batch",
+        "flush_interval": "linger",
+        "by_key": "selector=by_key(...)",
+        "fair_by": "selector=fair_by(...)",
+    }
 
     # The defaults are frozen values: one instance serves every queue.
     drain_tasks: DrainTaskPolicy | SharedDrainTasks = DrainTaskPolicy.fixed(1)

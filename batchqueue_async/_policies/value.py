@@ -77,6 +77,8 @@ class Value:
     # Those of `_names` that may be given by position.
     _positional: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, object]] = {}
+    # What others call these fields.
+    _called_elsewhere: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
         super().__init_subclass__()
@@ -114,11 +116,12 @@ class Value:
         """Check the fields."""
 
     def _meant(self, named: Iterable[str]) -> str:
-        """Return the field that the first unknown name is near to, as a question."""
+        """Return the field that the first unknown name is meant for, as a question."""
         from difflib import get_close_matches  # noqa: PLC0415 - hardly ever needed
 
-        unknown = [name for name in named if name not in self._names][:1]
-        near = [got for name in unknown for got in get_close_matches(name, self._names)]
+        unknown = next((name for name in named if name not in self._names), "")
+        elsewhere = self._called_elsewhere.get(unknown)
+        near = [elsewhere] if elsewhere else get_close_matches(unknown, self._names)
         return f"; did you mean {near[0]}?" if near else ""
 
     @classmethod

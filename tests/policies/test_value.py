@@ -144,6 +144,19 @@ def test_an_unknown_name_is_answered_with_the_one_that_was_meant() -> None:
         BatchQueueConfig(max_batch_size=500)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("handler", "consumer"),
+        ("maxsize", "buffer_size"),
+        ("fair_by", r"selector=fair_by\(...\)"),
+    ],
+)
+def test_a_name_that_others_use_is_answered_with_ours(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=rf"'{name}'; did you mean {meant}\?$"):
+        BatchQueueConfig(**{name: 1})  # type: ignore[arg-type]
+
+
 def test_its_signature_is_known() -> None:
     assert str(inspect.signature(Point)) == "(x: 'int', y: 'int' = 0) -> None"
     assert str(inspect.signature(Named)).startswith("(x: 'int', y: 'int' = 0, *, name")
