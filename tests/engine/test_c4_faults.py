@@ -17,6 +17,7 @@ from batchqueue_async import (
     PartitionPolicy,
     Retry,
     by_key,
+    fair_by,
 )
 from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
@@ -494,6 +495,19 @@ async def test_by_key_raises_what_its_function_raises() -> None:
             await queue.produce({})
         assert await queue.produce({"key": 1})
     assert check_settled(queue).accepted == 1
+
+
+@pytest.mark.parametrize("selector", [by_key, fair_by])
+async def test_a_key_function_whose_next_finds_nothing_is_told(
+    selector: Callable[[Callable[[Any], object]], Any],
+) -> None:
+    """A chunk's items were taken to end there: a ValueError said so of a `zip`."""
+    keys = iter(range(3))
+    async with partitioned(selector(lambda _: next(keys))) as queue:
+        with pytest.raises(RuntimeError, match=r"^coroutine raised Stop") as raised:
+            await queue.produce_many(range(20))
+    accepted = getattr(raised.value, "accepted", None)
+    assert check_settled(queue).accepted == accepted
 
 
 async def test_by_key_takes_every_hashable_key() -> None:

@@ -70,10 +70,12 @@ def sorted_bins(chunk: Sequence[Any], placement: Placement) -> Sequence[Bin]:
 
 def _selected_bins(chunk: Sequence[Any], placement: SelectorPlacement) -> list[Bin]:
     bins: dict[Partition[Any], Bin] = {}
+    choose = placement.choose
     for start in range(0, len(chunk), _ASKED_AT_ONCE):
         asked = chunk[start : start + _ASKED_AT_ONCE]
         with placement.guard:
-            partitions = list(map(placement.choose, asked))
+            # Not by `map`, for which a key function's StopIteration is the end.
+            partitions = [choose(item) for item in asked]
         # Sorted without the guard: the loop gets it as often as it is free.
         for partition, item in zip(partitions, asked, strict=True):
             (bins.get(partition) or _bin_of(partition, bins)).run.append(item)
