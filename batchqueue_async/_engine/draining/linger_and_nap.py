@@ -117,6 +117,8 @@ class Schedule(Generic[T]):
         """Return the partitions from which something might be taken."""
         is_known = self._parts.ownership.version == self._seen
         owned = self._owned if is_known else self._owned_now()  # Spares a call.
+        if len(owned) == 1 and (only := owned[0]).pausing is None:
+            return [only] if only.items else []  # A comprehension is a call, too.
         return [each for each in owned if each.items and each.pausing is None]
 
     def arrival_ends_nap(
@@ -143,7 +145,6 @@ class Schedule(Generic[T]):
 
         Items gather for at most the shortest nap since the last cycle's start, unless
         something is due: no item waits longer for it, as all came after that start.
-        Without this, fast producers on threads would get tiny batches.
         """
         if any(each.is_due() for each in waiting):
             return now
@@ -220,9 +221,8 @@ class Nap:
         self._turn = LoopTurn.of(loop)
         self._sleeper: Sleeper | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._started = 0.0
+        self._started = self._slept_until = 0.0
         self._until: float | None = None
-        self._slept_until = 0.0
         self._is_called = False
         # Whether anything came since the drain task looked, if only from a `__del__`.
         self.has_news = False
