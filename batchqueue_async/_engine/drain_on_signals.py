@@ -210,15 +210,14 @@ class _Draining:
             parts_of(self._drained).lifecycle.shorten_deadline(0.0)
 
     async def close(self) -> None:
-        clock, is_over = asyncio.get_running_loop().time, False
+        clock = asyncio.get_running_loop().time
         began = clock()
-        while not is_over:
+        while True:
             left = self._timeout
             if left is not None:
                 left = max(0.0, began + left - clock())
             try:
-                await self._drained.close(left)
-                is_over = True
+                return await self._drained.close(left)
             except asyncio.CancelledError:
                 # Nobody means this task: all of the loop are being cancelled, as by
                 # `asyncio.run` where the main task has ended by a False of `produce`.

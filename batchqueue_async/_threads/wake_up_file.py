@@ -11,7 +11,6 @@ import os
 import selectors
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import Context
 
 from batchqueue_async._loop_close import call_at_close
@@ -70,8 +69,13 @@ class WakeUpFile:
         """
         self._calls.append(callback)
         if self._is_calling:
-            with suppress(RuntimeError):  # The loop is closed.
+            try:
                 self._loop.call_soon_threadsafe(self._call_all)
+            except RecursionError:
+                raise
+            except RuntimeError:
+                # The loop is closed.
+                pass
         else:
             os.eventfd_write(self._number, 1)
 

@@ -79,7 +79,7 @@ class ParquetDirectory:
             refuse("directory", "a path of a mounted file system, no URI", directory)
         if _SURROGATE.search(str(directory)):
             refuse("directory", "a path in UTF-8, which pyarrow takes", str(directory))
-        if os.path.expanduser(directory) != str(directory):  # noqa: PTH111  # raises
+        if os.path.expanduser(directory) != str(directory):  # noqa: PTH111 - raises
             refuse("directory", "a full path: pyarrow expands ~", str(directory))
         _require_compression(compression)
         self.path = Path(directory)

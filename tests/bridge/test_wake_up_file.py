@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import selectors
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +20,7 @@ from batchqueue_async._threads.wake_up_file import WakeUpFile
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.background import PATIENCE, until
 from tests.bridge.interruptions import Interruption
+from tests.bridge.test_recursion import DEEPEST, at_depth, depth
 from tests.engine.test_nested_loops import run_inside
 from tests.support.oracle import check_settled
 from tests.support.striking import Struck, drive
@@ -304,3 +306,34 @@ def raising(strike: type[BaseException]) -> Callable[[], None]:
         raise strike
 
     return act
+
+
+@pytest.mark.parametrize("is_calling", [False, True])
+def test_the_stack_that_is_asked_for_is_enough(
+    is_calling: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the file calls, the loop is told by a call of its own, which takes more."""
+    asked: list[int] = []
+    told: list[int] = []
+
+    def ask_and_tell() -> None:
+        ingress._need_stack()
+        asked.append(1)
+        ingress._wake_loop()
+        told.append(1)
+
+    def at_each_depth() -> None:
+        for short_of in range(DEEPEST):
+            with suppress(RecursionError):
+                at_depth(sys.getrecursionlimit() - depth() - short_of, ask_and_tell)
+
+    with running() as loop:
+        bridge = loop.run_until_complete(opened(print))
+        ingress = bridge._ingress
+        file = WakeUpFile.of(loop)
+        assert file is not None
+        monkeypatch.setattr(file, "_is_calling", is_calling)
+        on_thread(at_each_depth)
+        loop.run_until_complete(bridge.queue.shutdown())
+    assert 5 < len(told) == len(asked) < DEEPEST
