@@ -101,10 +101,12 @@ class _Kind:
 class RepeatedFailures:
     """The failures of one queue that were logged lately."""
 
-    __slots__ = ("_kinds", "owed_at")
+    __slots__ = ("_full_until", "_kinds", "owed_at")
 
     def __init__(self) -> None:
         self._kinds: dict[object, _Kind] | None = None
+        # Until when none of MOST kinds may go, so that nobody has to look for one.
+        self._full_until = -math.inf
         # When a count is to be logged at the earliest; inf while there is none.
         self.owed_at = math.inf
 
@@ -210,12 +212,15 @@ class RepeatedFailures:
         self.owed_at = min(self.owed_at, kind.told_at + kind.period)
         self.tell(now)
 
-    @staticmethod
-    def _has_room(kinds: dict[object, _Kind], now: float) -> bool:
+    def _has_room(self, kinds: dict[object, _Kind], now: float) -> bool:
         if len(kinds) >= MOST:
+            if now < self._full_until:
+                return False
             for key, kind in list(kinds.items()):
                 if not kind.count and now - kind.seen_at >= NEWS_AFTER:
                     del kinds[key]
+            oldest = min((kind.seen_at for kind in kinds.values()), default=now)
+            self._full_until = max(oldest + NEWS_AFTER, now + PERIOD)
         return len(kinds) < MOST
 
 

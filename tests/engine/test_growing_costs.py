@@ -5,6 +5,7 @@ sixteen times as much.
 """
 
 import asyncio
+import functools
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    DeliveryError,
     DrainTaskPolicy,
     PartitionPolicy,
     Retry,
@@ -288,6 +290,34 @@ async def test_batches_that_wait_for_a_retry_cost_others_nothing() -> None:
         return sum(counts.by_line().values())
 
     assert await growth(steps, 50) < 1.5
+
+
+async def test_handlers_that_fail_are_not_all_looked_at_when_one_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has a due time of its own: of a thousand they took all of a processor."""
+    monkeypatch.setattr(random, "random", random.Random(1).random)
+
+    async def steps(count: int) -> int:
+        async def fail(_: list[Any]) -> None:
+            raise OSError
+
+        counts = Instructions()
+        types = [type(f"Kind{number}", (), {}) for number in range(count)]
+        retry = Retry(attempts=4, wait_initial=0.05, wait_max=0.05)
+        config = BatchQueueConfig[Any](retry=retry, on_error=lambda *_: None)
+        async with BatchQueue("q", config) as queue:
+            for kind in types:
+                # One handler for each: none waits behind another one's retry.
+                queue.add_handler(kind, functools.partial(fail))
+            with counts.counted():
+                assert await queue.produce_many([kind() for kind in types]) == count
+                with pytest.raises(DeliveryError):
+                    await queue.flush()
+            assert queue.stats().failed == count
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 80) < LINEAR
 
 
 @pytest.mark.slow

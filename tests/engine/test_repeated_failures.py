@@ -13,6 +13,7 @@ from batchqueue_async._log import (
     NEWS_AFTER,
     RepeatedFailures,
 )
+from benchmarks.opcodes import Instructions
 from tests.engine.observing import live_timers
 from tests.engine.until import until
 
@@ -177,3 +178,17 @@ async def test_kinds_are_bounded_and_all_others_are_counted(told: Told) -> None:
     repeats.tell(float("inf"))
     assert told.counted == MOST + 100
     assert len(repeats._kinds or ()) == MOST + 1
+
+
+async def test_kinds_that_are_full_are_not_searched_at_each_failure(told: Told) -> None:
+    """Until there may be room again, for a kind that nothing was heard of for long."""
+    repeats, counts = RepeatedFailures(), Instructions()
+    for number in range(MOST + 1):
+        repeats.error("%d", number, title=f"{number} failed", error=OSError())
+    with counts.counted():
+        repeats.error("", title="further", error=OSError())
+    assert sum(counts.by_line().values()) < 2 * MOST
+    assert len(told.in_full) == MOST
+    await asyncio.sleep(NEWS_AFTER)
+    repeats.error("", title="late", error=OSError())
+    assert len(told.in_full) == MOST + 1

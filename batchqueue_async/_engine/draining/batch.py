@@ -89,12 +89,14 @@ class Batch(Generic[T]):
         self.others.append(Share(partition, len(items), first))
 
     @property
-    def order_keys(self) -> set[OrderKey]:
+    def order_keys(self) -> tuple[OrderKey, ...]:
         """Keys of its order: it must not overtake an earlier batch that shares one."""
         if self.registration is None:
-            return set()
-        lock, others = self.registration.lock, self.others or ()
-        return {(lock, self.partition), *((lock, each.partition) for each in others)}
+            return ()
+        lock = self.registration.lock
+        if self.others is None:
+            return ((lock, self.partition),)
+        return tuple((lock, share.partition) for share in self.shares)
 
     def is_kept_out(self, drain_task: int) -> bool:
         """Whether its handler is at work on another batch, and cannot be stopped.
@@ -109,7 +111,7 @@ class Batch(Generic[T]):
             drain_task == stuck.drain_task
             or (
                 stuck.batch not in (None, self)
-                and not self.order_keys.isdisjoint(stuck.batch.order_keys)
+                and not set(self.order_keys).isdisjoint(stuck.batch.order_keys)
             )
             for stuck in registration.lock.stuck
         )

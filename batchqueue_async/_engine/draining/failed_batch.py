@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, OrderKey
 from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED, TOLD
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FEW: Final = 64
+"""Batches that may be looked at as often as one of them is due."""
+LOOK_PAUSE: Final = 10e-6
+"""Seconds between two looks, for each of more batches: a look takes a tenth of that.
+Where thousands of handlers fail, each with its own due time, more would take it all."""
+
 
 class RetryQueue(Generic[T]):
     """Batches that wait for a next attempt, or behind one that does.
@@ -39,17 +45,15 @@ class RetryQueue(Generic[T]):
     In the order in which they came; their partitions are paused meanwhile.
     """
 
-    __slots__ = ("_drain_task", "_dues", "_parts", "_seen", "_soonest", "batches")
+    __slots__ = ("_drain_task", "_dues", "_next_look", "_parts", "batches")
 
     def __init__(self, parts: Parts, drain_task: int) -> None:
         self._parts = parts
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
-        # There may be thousands of batches. So the last due time of each order key, and
-        # the earliest of all, are kept of the first `_seen` batches; None has them all
-        # looked at again.
-        self._dues: dict[OrderKey, float] | None = None
-        self._seen, self._soonest = 0, math.inf
+        self._dues: Dues[T] = Dues(self.batches)
+        # When all batches may be looked at again.
+        self._next_look = -math.inf
 
     async def fail(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
         """Decide what becomes of a batch whose handler raised.
@@ -217,61 +221,76 @@ class RetryQueue(Generic[T]):
 
     def note_due_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
-        dues = self._see()
-        ahead = [dues[key] for key in batch.order_keys if key in dues]
+        last = self._see().last
+        ahead = [last[key] for key in batch.order_keys if key in last]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)
 
-    def _see(self) -> dict[OrderKey, float]:
-        if self._dues is None:
-            self._seen, self._soonest = 0, math.inf
-            self._dues = {}
-        for batch in self.batches[self._seen :]:
-            for key in batch.order_keys:
-                self._dues[key] = max(batch.due, self._dues.get(key, batch.due))
-            self._soonest = min(self._soonest, batch.due)
-            self._seen += 1
+    def _see(self) -> Dues[T]:
+        if self._dues.batches is not self.batches:
+            # What looked at all was cut short, before what stays was kept.
+            self._dues = Dues(self.batches)
+        self._dues.note_new()
         return self._dues
 
     def due_at(self, now: float) -> tuple[list[Batch[T]], list[Batch[T]]]:
-        """Return what may be delivered now, and what stays."""
-        self._see()
-        if now < self._soonest:
+        """Return what may be delivered now, and what stays, to be kept as `batches`."""
+        if now < max(self._see().soonest, self._next_look):
             return [], self.batches
-        self._dues = None
-        staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
-        blocked: set[OrderKey] = set()
+        staying: Dues[T] = Dues([])
         for batch in self.batches:
-            keys = batch.order_keys
             if (
                 batch.due > now
-                or not blocked.isdisjoint(keys)
+                or not staying.last.keys().isdisjoint(batch.order_keys)
                 or batch.is_kept_out(self._drain_task)
             ):
-                blocked |= keys
-                staying.append(batch)
+                staying.batches.append(batch)
+                staying.note_new()
             else:
                 due.append(batch)
-        return due, staying
+        if (count := len(staying.batches)) > FEW:
+            self._next_look = now + count * LOOK_PAUSE
+        self._dues = staying
+        return due, staying.batches
 
     def dues(self, now: float) -> list[float]:
-        """Return when to look again.
+        """Return when to look again, if a time for that is known.
 
         Batches that a stuck call keeps out have no such time: its end wakes.
         """
-        self._see()
-        if now < self._soonest:
-            return [self._soonest]
-        dues: list[float] = []
-        kept_out: set[OrderKey] = set()
-        for batch in self.batches:
-            keys = batch.order_keys
-            if batch.is_kept_out(self._drain_task) or not kept_out.isdisjoint(keys):
-                kept_out |= keys
-            else:
-                dues.append(batch.due)
-        return dues
+        soonest = self._see().soonest
+        if now >= soonest:
+            soonest, kept_out = math.inf, set[OrderKey]()
+            for batch in self.batches:
+                keys = batch.order_keys
+                if batch.is_kept_out(self._drain_task) or not kept_out.isdisjoint(keys):
+                    kept_out.update(keys)
+                elif (soonest := min(soonest, batch.due)) <= max(now, self._next_look):
+                    break
+        return [max(soonest, self._next_look)] if soonest < math.inf else []
+
+
+class Dues(Generic[T]):
+    """When batches of one list are due: of thousands, new ones alone are looked at."""
+
+    __slots__ = ("_seen", "batches", "last", "soonest")
+
+    def __init__(self, batches: list[Batch[T]]) -> None:
+        self.batches = batches
+        self._seen = 0
+        # The last due time of each order key, and the earliest of all.
+        self.last: dict[OrderKey, float] = {}
+        self.soonest = math.inf
+
+    def note_new(self) -> None:
+        """Look at the batches that were appended since the last call."""
+        while self._seen < len(self.batches):
+            batch = self.batches[self._seen]
+            for key in batch.order_keys:
+                self.last[key] = max(batch.due, self.last.get(key, batch.due))
+            self.soonest = min(self.soonest, batch.due)
+            self._seen += 1
 
 
 def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[T]]:
