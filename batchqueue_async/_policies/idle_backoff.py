@@ -14,8 +14,9 @@ from .value import Value
 class IdleBackoff(Value):
     """Naps that double with each empty cycle, from `shortest` to `longest`.
 
-    They are for handlers with an `on_idle`, which is called after each. Where there is
-    none an idle drain task has no timer: it sleeps until an item wakes it.
+    They are for handlers with an `on_idle`, which is called after each: every handler
+    has its own, that begin anew after its batches. Where there is no `on_idle` an idle
+    drain task has no timer: it sleeps until an item wakes it.
 
     An arriving item ends a nap early, so `longest` bounds the cost of idling and
     the period of `on_idle`, not the delay of an item.

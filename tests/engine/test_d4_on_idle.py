@@ -82,6 +82,54 @@ async def test_a_handler_that_is_absent_from_busy_cycles_is_told() -> None:
         assert busy.idle_calls - idle_before <= 10
 
 
+@virtual
+async def test_it_comes_less_and_less_often_however_busy_others_are() -> None:
+    """In the first pause after its own data, and then after ever longer naps."""
+    idled: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    class Absent(RecordingHandler[str]):
+        def on_idle(self) -> None:  # type: ignore[override]
+            idled.append(round(loop.time() - began, 2))
+
+    config = BatchQueueConfig[object](idle=IdleBackoff(shortest=0.1, longest=12.8))
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, RecordingHandler[int]())
+        queue.add_handler(str, Absent())
+        began = loop.time()
+        for item in range(800):
+            await queue.produce(item)
+            await asyncio.sleep(0.05)
+        came = loop.time() - began
+        await queue.produce("data")
+        for item in range(800):
+            await queue.produce(item)
+            await asyncio.sleep(0.05)
+    # Each comes in a cycle, and these are a shortest nap apart.
+    naps = [0.0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 12.7, 25.5, 38.3]
+    expected = [*naps, *(came + each for each in naps)]
+    assert idled == pytest.approx(expected, abs=0.3)
+
+
+@virtual
+async def test_who_was_at_work_in_the_pause_is_told_soon_after() -> None:
+    """Another drain task is in the handler, or its own `on_flush` is."""
+
+    class Flushing(RecordingHandler[int]):
+        async def on_flush(self) -> None:
+            await asyncio.sleep(0.005)
+
+    handler = Flushing()
+    async with BatchQueue[int]("q") as queue:
+        queue.add_handler(int, handler)
+        await asyncio.sleep(10.0)
+        await queue.produce(1)
+        before = handler.idle_calls
+        await queue.flush()
+        await asyncio.sleep(0.005)
+        assert handler.idle_calls > before
+
+
 @pytest.mark.parametrize("types", [[int], [int, str]])
 async def test_a_handler_in_the_cycle_is_not_told(types: list[type]) -> None:
     """With whatever of its types."""

@@ -17,6 +17,7 @@ from batchqueue_async import (
     BatchQueueConfig,
     DeliveryError,
     DrainTaskPolicy,
+    IdleBackoff,
     PartitionPolicy,
     Retry,
 )
@@ -318,6 +319,43 @@ async def test_handlers_that_fail_are_not_all_looked_at_when_one_is_tried_again(
         return sum(counts.by_line().values())
 
     assert await growth(steps, 80) < LINEAR
+
+
+class Hooked(RecordingHandler[Any]):
+    tick_every = 1000.0
+
+    def on_tick(self) -> None:
+        """Hardly ever called."""
+
+
+@pytest.mark.parametrize("partitions", [1, 16])
+async def test_hooks_that_are_not_due_are_not_looked_at_in_each_cycle(
+    partitions: int,
+) -> None:
+    """With 400 handlers that have an `on_idle` they took all of a processor."""
+
+    async def steps(count: int) -> int:
+        counts = Instructions()
+        types = [type(f"Kind{number}", (), {}) for number in range(count)]
+        config = BatchQueueConfig[Any](
+            idle=IdleBackoff(shortest=0.001, longest=1000.0),
+            partitions=PartitionPolicy.fixed(partitions),
+        )
+        async with BatchQueue("q", config) as queue:
+            handlers = [Hooked() for _ in types]
+            for kind, handler in zip(types, handlers, strict=True):
+                queue.add_handler(kind, handler)
+            queue.add_handler(int, lambda _: None)
+            await asyncio.sleep(100.0)
+            told = sum(each.idle_calls for each in handlers)
+            with counts.counted():
+                for number in range(50):
+                    assert await queue.produce(number)
+                    await asyncio.sleep(0.002)
+            assert sum(each.idle_calls for each in handlers) == told
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 100) < 1.5
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Generator
 from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from batchqueue_async._engine.draining.delivery import InFlight
 from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
 from batchqueue_async._engine.draining.linger_and_nap import Gathering, Nap, Schedule
+from batchqueue_async._engine.handlers.hook_times import HookTimes
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._log import logger
 from batchqueue_async._loop_time import LoopTurn, clock_of
@@ -57,6 +58,7 @@ class DrainTask(Generic[T]):
         "_clock",
         "_cycle_ends",
         "_gathering",
+        "_hook_times",
         "_loop",
         "_parts",
         "_permit",
@@ -82,6 +84,7 @@ class DrainTask(Generic[T]):
         self.is_suspended = False
         self._parts = parts
         self._schedule: Schedule[T] = Schedule(parts, index)
+        self._hook_times = HookTimes(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
         self._calls = parts.running_calls
@@ -137,7 +140,7 @@ class DrainTask(Generic[T]):
 
     @coroutine
     def _run_cycles(self) -> Generator[Any, None, None]:
-        empty_cycles, now = 0, self._clock()
+        now = self._clock()
         waiting: list[Partition[T]] | None = None
         while True:
             if self._permit is not None or self._turn.is_over():
@@ -164,13 +167,12 @@ class DrainTask(Generic[T]):
                 yield
                 self._turn.note_resume()
                 waiting = self._waiting_now()
-            until = self._nap_until(waiting, started, empty_cycles, found=found)
+            until = self._nap_until(waiting, started, found=found)
             if until != _NO_NAP:
                 if self._calls.timer is not None:
                     self._calls.stop_idle_timer()
                 now = yield from self.nap.sleep(until)
                 waiting = None
-            empty_cycles = 0 if found else empty_cycles + 1
 
     @coroutine
     def _wait_for_permit_and_turn(self) -> Generator[Any, None, None]:
@@ -187,30 +189,28 @@ class DrainTask(Generic[T]):
                 raise
 
     def _nap_until(
-        self,
-        waiting: list[Partition[T]],
-        started: float,
-        empty_cycles: int,
-        *,
-        found: bool,
+        self, waiting: list[Partition[T]], started: float, *, found: bool
     ) -> float | None:
         """Return when the nap before the next cycle ends by itself, if it does."""
-        have_hooks = self._parts.handlers.have_hooks
+        have_hooks = self._parts.handlers.have_hooks and self.is_running
         if found:
             if waiting and self._gathering.pays and not waiting[0].is_due():
                 now = self._clock()
                 until = self._schedule.gather_until(waiting, started, now)
                 return until if until > now else _NO_NAP
-            # Hooks are called in a cycle that finds nothing.
-            if waiting or have_hooks or self._phase is _DRAINING:
+            if waiting or self._phase is _DRAINING:
                 return _NO_NAP
         retries = self.in_flight.retries
         if not (waiting or have_hooks or retries.batches):
             # As after nearly all lone items: only an arrival ends the nap.
             return None
         now = self._clock()
-        dues = retries.dues(now) if retries.batches else ()
-        return self._schedule.nap_until(waiting, dues, empty_cycles, now)
+        dues = retries.dues(now) if retries.batches else []
+        if have_hooks and (due := self._hook_times.next_due()) < math.inf:
+            if found and due <= now:
+                return _NO_NAP
+            dues.append(due)
+        return self._schedule.nap_until(waiting, dues, now)
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()
@@ -307,31 +307,14 @@ class DrainTask(Generic[T]):
         self, called: set[Registration | None], now: float, *, found: bool
     ) -> None:
         """Call `on_tick`; and `on_idle` of handlers without new or lingering items."""
-        handlers = self._schedule.handlers_with_hooks()
-        if not handlers or not self.is_running:
-            return
-        await self._parts.hooks.tick(handlers, max(now, self._clock()), self.index)
-        if not found and self._is_waited_for():
-            return
-        idle = self._idle_of(handlers, called)
-        await self._parts.hooks.idle(idle, max(now, self._clock()), self.index)
-
-    def _idle_of(
-        self, handlers: Iterable[Registration], called: Iterable[Registration | None]
-    ) -> Collection[Registration]:
-        """Return a registration of each handler that has nothing, whatever its types.
-
-        Handlers are told apart by their locks: each has one.
-        """
-        lingers_for = self._parts.hooks.lingers_for
-        idle = {each.lock: each for each in handlers}
-        for each in called:
-            if each is not None:
-                idle.pop(each.lock, None)
-        for each in handlers if idle else ():
-            if lingers_for(each):
-                idle.pop(each.lock, None)
-        return idle.values()
+        if self.is_running:
+            await self._parts.hooks.call_due(
+                self._hook_times,
+                {each for each in called if each is not None},
+                max(now, self._clock()),
+                self.index,
+                is_pause=found or not self._is_waited_for(),
+            )
 
     async def _close(self, retired: list[Registration]) -> None:
         handlers = self._parts.handlers

@@ -16,7 +16,6 @@ from batchqueue_async._loop_time import LoopTurn, Sleeper, clock_of
 from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
 
@@ -36,8 +35,6 @@ class Schedule(Generic[T]):
 
     __slots__ = (
         "_drain_task",
-        "_hooked",
-        "_hooked_version",
         "_idle",
         "_is_mixed",
         "_owned",
@@ -57,22 +54,7 @@ class Schedule(Generic[T]):
         # Its partitions, as of a version of the ownership.
         self._owned: Sequence[Partition[T]] = ()
         self._seen = -1
-        # The handlers whose hooks it calls, as of two versions.
-        self._hooked: Sequence[Registration] = ()
-        self._hooked_version = (-1, -1)
         self._owned_now()
-
-    def handlers_with_hooks(self) -> Sequence[Registration]:
-        """Return the handlers whose `on_idle`, `on_tick`, `on_flush` it is to call."""
-        handlers, ownership = self._parts.handlers, self._parts.ownership
-        if not handlers.have_hooks:
-            return ()
-        version = (handlers.version, ownership.version)
-        if version != self._hooked_version:
-            self._hooked_version = version
-            owns, own = self._parts.hooks.owns_hooks_of, self._drain_task
-            self._hooked = [it for it in handlers if it.has_hooks and owns(own, it)]
-        return self._hooked
 
     def has_items(self) -> bool:
         """Whether anything waits in its partitions, be it held back or not."""
@@ -160,25 +142,14 @@ class Schedule(Generic[T]):
         return now if until - now < min(TICK, shortest) / 2 else until
 
     def nap_until(
-        self,
-        waiting: list[Partition[T]],
-        dues: Iterable[float],
-        empty_cycles: int,
-        now: float,
+        self, waiting: list[Partition[T]], dues: Iterable[float], now: float
     ) -> float | None:
         """Return when a nap ends by itself; None where only an arrival ends it.
 
-        That is after `empty_cycles` in which nothing was found, with partitions from
-        which something might be taken, and with deferred batches that are due then.
+        That is with partitions from which something might be taken, and with deferred
+        batches and hooks that are due then.
         """
         ends = [*dues, *(self._due_at(each, now) for each in waiting)]
-        if handlers := self.handlers_with_hooks():
-            later = now + self._idle.delay(empty_cycles)
-            ends += [later for each in handlers if each.on_idle]
-            ticks = [each.ticks for each in handlers if each.ticks and each.is_open]
-            # A tick that is overdue waits for others to leave the handler.
-            nexts = [each.next_due(now) for each in ticks]
-            ends += [due if due > now else later for due in nexts]
         return min(ends) if ends else None
 
     def _due_at(self, partition: Partition[T], now: float) -> float:

@@ -61,7 +61,7 @@ class HandlerLock:
 
     # Nearly always one call at most is inside, and nobody waits. So the lock has no
     # objects of its own: with many types each would cost every batch.
-    __slots__ = ("_by_mode", "_sole", "_waiting", "next_idle", "stuck")
+    __slots__ = ("_by_mode", "_sole", "_waiting", "idle_calls", "idled_at", "stuck")
 
     def __init__(self) -> None:
         # The mode of the only call inside; else how many are inside with each mode.
@@ -69,8 +69,9 @@ class HandlerLock:
         self._by_mode: dict[Hashable, int] | None = None
         self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
         self.stuck: tuple[Stuck, ...] = ()
-        # When `on_idle` may be called again: kept here, once for all types.
-        self.next_idle = 0.0
+        # The last call of `on_idle`, and how many there were since the last batch: kept
+        # here, once for all types.
+        self.idled_at, self.idle_calls = -math.inf, 0
 
     @property
     def is_free(self) -> bool:

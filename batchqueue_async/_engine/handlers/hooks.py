@@ -6,7 +6,7 @@ Each call is alone in its handler: never beside `consume`, nor beside another ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handlers.call_with_timeout import (
@@ -21,12 +21,16 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerLock,
     outside,
 )
+from batchqueue_async._engine.handlers.hook_times import next_idle
+from batchqueue_async._engine.handlers.ticks import Ticks
 from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._log import logger
+from batchqueue_async._loop_time import LoopTurn
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.hook_times import HookTimes
     from batchqueue_async._engine.handlers.registration import Hook, Registration
     from batchqueue_async._engine.queue_parts import Parts
 
@@ -60,7 +64,7 @@ class Hooks:
             return None
         return self._parts.ownership.last_owner(self._home(registration))
 
-    def lingers_for(self, registration: Registration) -> bool:
+    def _lingers_for(self, registration: Registration) -> bool:
         """Whether items that may be for the handler wait for their batch to fill."""
         parts = self._parts
         if not parts.batch_terms.lingers:
@@ -77,52 +81,96 @@ class Hooks:
             return placement.place(registration.item_type).index
         return registration.order % len(self._parts.partitions)
 
-    async def idle(
+    async def call_due(
         self,
-        registrations: Iterable[Registration],
+        times: HookTimes,
+        called: Collection[Registration],
         now: float,
         drain_task: int,
+        *,
+        is_pause: bool,
     ) -> None:
-        """Call `on_idle` of idle handlers, each at most once per shortest nap."""
-        loop = asyncio.get_running_loop()
-        for registration in registrations:
-            hook, lock = registration.on_idle, registration.lock
-            if hook is None or not registration.is_open:
-                continue
-            # The hooks before it may have taken long.
-            now = max(now, loop.time())
-            if now < lock.next_idle:
-                continue
-            # A handler that is at work elsewhere is not idle.
-            mode = self._mode(registration, drain_task)
-            if not lock.try_acquire(mode):
-                continue
-            lock.next_idle = now + self._parts.config.idle.shortest
-            await self._call_inside(hook, "on_idle", registration, mode)
-            await asyncio.sleep(0)
+        """Call each `on_tick` that is due, and each `on_idle` that may be called.
 
-    async def tick(
-        self, registrations: Iterable[Registration], now: float, drain_task: int
-    ) -> None:
-        """Call `on_tick` where it is due; ticks that were missed count as one."""
-        loop = asyncio.get_running_loop()
-        for registration in registrations:
-            ticks, lock = registration.ticks, registration.lock
-            if ticks is None or not registration.is_open:
-                continue
-            now = max(now, loop.time())
-            late = ticks.late(now)
-            if late < 0:
-                continue
+        Args:
+            times: The drain task's hooks.
+            called: Handlers that got a batch in this cycle.
+            now: The loop's time.
+            drain_task: Which drain task calls.
+            is_pause: Whether nothing waits for the drain task, so that handlers may be
+                told to be idle.
+        """
+        times.got_items(called, now)
+        busy = {each.lock for each in called}
+        due, turn = times.due(now), LoopTurn.of(asyncio.get_running_loop())
+        for key in due:
+            if isinstance(key, Ticks):
+                times.put(
+                    key, await self._tick(key, times.of[key][-1], now, drain_task)
+                )
+        for key in due:
+            if isinstance(key, HandlerLock) and key not in busy:
+                again: float | None = None
+                if is_pause:
+                    again = await self._idle(key, times.of[key], now, drain_task)
+                if again is None:
+                    times.put_off(key, now)
+                else:
+                    times.put(key, again)
+                if turn.is_over():
+                    await turn.next()
+
+    async def _idle(
+        self,
+        lock: HandlerLock,
+        registrations: Sequence[Registration],
+        now: float,
+        drain_task: int,
+    ) -> float | None:
+        """Call `on_idle` if it may be; returns when to look again, if that is known."""
+        registration, naps = registrations[-1], self._parts.config.idle
+        # The hooks before it may have taken long.
+        now = max(now, asyncio.get_running_loop().time())
+        if now < (due := next_idle(lock, naps)):
+            # Another drain task has called it.
+            return due
+        hook = registration.on_idle
+        if hook is None or not registration.is_open:
+            return None
+        if any(self._lingers_for(each) for each in registrations):
+            return None
+        # A handler that is at work elsewhere is not idle.
+        mode = self._mode(registration, drain_task)
+        if not lock.try_acquire(mode):
+            return None
+        lock.idled_at, lock.idle_calls = now, lock.idle_calls + 1
+        await self._call_inside(hook, "on_idle", registration, mode)
+        return next_idle(lock, naps)
+
+    async def _tick(
+        self, ticks: Ticks, registration: Registration, now: float, drain_task: int
+    ) -> float:
+        """Call `on_tick` if it is due; returns when to look again.
+
+        Ticks that were missed count as one.
+        """
+        longest = self._parts.config.idle.longest
+        now = max(now, asyncio.get_running_loop().time())
+        if not registration.is_open:
+            return now + max(longest, ticks.every)
+        late, lock = ticks.late(now), registration.lock
+        if late >= 0:
             mode = self._mode(registration, drain_task)
             if not lock.try_acquire(mode):
                 # Other calls are inside: come later, but be late by one period at most.
-                if lock.stuck or late < ticks.every:
-                    continue
+                if lock.stuck:
+                    return now + longest
+                if late < ticks.every:
+                    return now + min(longest, ticks.every - late)
                 await self._parts.detector.enter_handler(lock, mode, drain_task)
             ticks.done(now)
             await self._call_inside(ticks.hook, "on_tick", registration, mode)
-            await asyncio.sleep(0)
+        return ticks.next_due(now)
 
     def _mode(self, registration: Registration, drain_task: int | None) -> Exclusive:
         """Return the mode to enter a handler with, after noting it: see `recover`."""
@@ -334,32 +382,3 @@ class Hooks:
                 hook=name,
             )
         return error
-
-
-class Ticks:
-    """When `on_tick` is due: at equal intervals; ticks that were missed count as one.
-
-    All types that a handler handles share one.
-    """
-
-    def __init__(self, hook: Hook, every: float) -> None:
-        self.hook = hook
-        self.every = every
-        # None before anybody has looked.
-        self.due: float | None = None
-
-    def next_due(self, now: float) -> float:
-        """Return when it ticks next, or should have ticked."""
-        if self.due is None:
-            self.due = now + self.every
-        return self.due
-
-    def late(self, now: float) -> float:
-        """Return for how many seconds it has been due; less than 0 before it is."""
-        return now - self.next_due(now)
-
-    def done(self, now: float) -> None:
-        """Note a tick now, which stands for all that were missed before."""
-        assert self.due is not None
-        missed = (now - self.due) // self.every
-        self.due += (missed + 1) * self.every

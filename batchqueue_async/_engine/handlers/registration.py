@@ -11,8 +11,8 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     SHARED,
     HandlerLock,
 )
-from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.on_open import Opening
+from batchqueue_async._engine.handlers.ticks import Ticks
 from batchqueue_async._functions import attribute_of, name_of, taker_of
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig, MaxBatch
 from batchqueue_async._policies.handler_checks import require_handler
@@ -221,8 +221,8 @@ class Registration:
 
     @property
     def has_hooks(self) -> bool:
-        """Whether it wants to be called without a batch while its queue runs."""
-        return bool(self.on_idle or self.on_flush or self.ticks)
+        """Whether it wants to be called by its drain task without a batch."""
+        return self.on_idle is not None or self.ticks is not None
 
     @property
     def is_open(self) -> bool:

@@ -77,7 +77,7 @@ class HandlerRegistry:
         self.retired: tuple[Registration, ...] = ()
         # Whether `take_retired` has anything to look at.
         self.has_retired = False
-        # Whether there may be a handler with `on_idle`, `on_tick` or `on_flush`.
+        # Whether there may be a handler with `on_idle` or `on_tick`.
         self.have_hooks = self.consumer is not None and self.consumer.has_hooks
         self.have_on_close = bool(self.consumer and self.consumer.on_close)
         # The queue, while it runs, and those of its handlers that were told of it.

@@ -1,0 +1,37 @@
+"""When a handler's `on_tick` is due."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registration import Hook
+
+
+class Ticks:
+    """When `on_tick` is due: at equal intervals; ticks that were missed count as one.
+
+    All types that a handler handles share one.
+    """
+
+    def __init__(self, hook: Hook, every: float) -> None:
+        self.hook = hook
+        self.every = every
+        # None before anybody has looked.
+        self.due: float | None = None
+
+    def next_due(self, now: float) -> float:
+        """Return when it ticks next, or should have ticked."""
+        if self.due is None:
+            self.due = now + self.every
+        return self.due
+
+    def late(self, now: float) -> float:
+        """Return for how many seconds it has been due; less than 0 before it is."""
+        return now - self.next_due(now)
+
+    def done(self, now: float) -> None:
+        """Note a tick now, which stands for all that were missed before."""
+        assert self.due is not None
+        missed = (now - self.due) // self.every
+        self.due += (missed + 1) * self.every
