@@ -414,6 +414,45 @@ async def test_drain_tasks_that_end_one_by_one_ask_no_others() -> None:
     assert await growth(steps, 50) < LINEAR
 
 
+async def test_partitions_that_linger_are_not_all_looked_at_for_each() -> None:
+    """Each lingers until a time of its own: thousands of them took a processor."""
+    linger = 0.4
+
+    async def steps(count: int) -> int:
+        counts, loop, order = (
+            Instructions(),
+            asyncio.get_running_loop(),
+            random.Random(1),
+        )
+        # How long the oldest item of each take has waited.
+        waits: dict[tuple[int, float], float] = {}
+
+        class Item:
+            def __init__(self) -> None:
+                self.came = loop.time()
+
+        def consume(batch: list[Item]) -> None:
+            take = queue.partition_of(batch[0]), loop.time()
+            waits[take] = max(waits.get(take, 0.0), loop.time() - batch[0].came)
+
+        types = [type(f"Kind{number}", (Item,), {}) for number in range(count)]
+        config = BatchQueueConfig[Any](
+            partitions=PartitionPolicy.adaptive(), linger=linger
+        )
+        async with BatchQueue("q", config) as queue:
+            for kind in types:
+                queue.add_handler(kind, consume)
+            with counts.counted():
+                for _ in range(2 * count):
+                    assert await queue.produce(order.choice(types)())
+                    await asyncio.sleep(1.0 / count)
+            found = waits.values()
+            assert linger * 7 / 8 - 1e-3 <= min(found) <= max(found) <= linger + 1e-3
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 100) < LINEAR
+
+
 async def test_an_arrival_that_lingers_asks_no_other_partitions() -> None:
     async def steps(count: int) -> int:
         counts = Instructions()
