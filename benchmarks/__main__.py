@@ -23,6 +23,7 @@ from benchmarks import (
     latency,
     lone_items,
     machine,
+    many_handlers,
     original_skew,
     rebalancing_cost,
     room,
@@ -89,6 +90,7 @@ def _at_rest(_: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[
 def _growth(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
     yield growth.types_table(run["asyncio"], scale, turns)
     yield growth.drain_tasks_table(run["asyncio"], scale, turns)
+    yield many_handlers.table(run["asyncio"], scale, turns)
 
 
 def _rest(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
