@@ -147,6 +147,12 @@ compute gain nothing, since all drain tasks share one processor. The original's 
 are from its documentation, of a machine with more cores: compare the last columns.
 """
 
+GROWTH = """\
+The cost of an item with more types, and with more drain tasks. Then what more handlers
+cost where the same number of items comes, one by one: those that fail are tried again
+after half a second at most, so that 16 times as many make 16 times as many calls.
+"""
+
 ABOUT = {
     "In the loop": IN_THE_LOOP,
     "Small batches": SMALL_BATCHES,
@@ -156,6 +162,7 @@ ABOUT = {
     "Latency": LATENCY,
     "Lone items": LONE_ITEMS,
     "Import": IMPORT,
+    "Growth": GROWTH,
     "Rebalancing": REBALANCING,
 }
 
