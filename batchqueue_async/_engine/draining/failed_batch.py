@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, OrderKey
@@ -34,8 +35,8 @@ T = TypeVar("T")
 
 FEW: Final = 64
 """Batches that may be looked at as often as one of them is due."""
-LOOK_PAUSE: Final = 10e-6
-"""Seconds between two looks, for each of more batches: a look takes a tenth of that.
+LOOK_PAUSE: Final = 20e-6
+"""Seconds between two looks, for each of more batches; a look takes 0.7 us for each.
 Where thousands of handlers fail, each with its own due time, more would take it all."""
 
 
@@ -240,13 +241,14 @@ class RetryQueue(Generic[T]):
         due: list[Batch[T]] = []
         staying: Dues[T] = Dues([])
         for batch in self.batches:
+            keys = batch.order_keys
             if (
                 batch.due > now
-                or not staying.last.keys().isdisjoint(batch.order_keys)
+                or not staying.last.keys().isdisjoint(keys)
                 or batch.is_kept_out(self._drain_task)
             ):
                 staying.batches.append(batch)
-                staying.note_new()
+                staying.note(batch, keys)
             else:
                 due.append(batch)
         if (count := len(staying.batches)) > FEW:
@@ -287,10 +289,16 @@ class Dues(Generic[T]):
         """Look at the batches that were appended since the last call."""
         while self._seen < len(self.batches):
             batch = self.batches[self._seen]
-            for key in batch.order_keys:
-                self.last[key] = max(batch.due, self.last.get(key, batch.due))
-            self.soonest = min(self.soonest, batch.due)
-            self._seen += 1
+            self.note(batch, batch.order_keys)
+
+    def note(self, batch: Batch[T], keys: Sequence[OrderKey]) -> None:
+        """Look at the next batch, which has these keys."""
+        due, last = batch.due, self.last
+        for key in keys:
+            if key not in last or last[key] < due:
+                last[key] = due
+        self.soonest = min(self.soonest, due)
+        self._seen += 1
 
 
 def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[T]]:
