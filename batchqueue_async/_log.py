@@ -29,6 +29,8 @@ NEWS_AFTER = 60.0
 """A failure that was not seen for so many seconds is logged in full again."""
 MOST = 256
 """Kinds of failures that are told apart; all others are counted together."""
+MOST_LINES = 8
+"""Lines that count failures at a time: of more kinds the last one is for all others."""
 
 
 _SHARED = ("queue", "handler", "hook")
@@ -96,6 +98,26 @@ class _Kind:
         self.told_at = self.seen_at = now
         self.count = self.items = 0
         self.example = ""
+
+    def is_due(self, now: float) -> bool:
+        return now >= self.told_at + self.period
+
+    def tell(self, now: float) -> None:
+        """Log how many more there were."""
+        seconds = max(1, round(min(now, self.seen_at + PERIOD) - self.told_at))
+        logger.log(
+            self.level,
+            "%s ... %d more time%s in the last %s%s, such as %s",
+            self.title,
+            self.count,
+            "" if self.count == 1 else "s",
+            "second" if seconds == 1 else f"{seconds} seconds",
+            f" ({self.items} items)" if self.items else "",
+            self.example,
+            count=self.count,
+            items=self.items or None,
+            **self.fields,
+        )
 
 
 class RepeatedFailures:
@@ -177,29 +199,17 @@ class RepeatedFailures:
         """Log the counts that are due by now; all of them if `now` is inf."""
         if now < self.owed_at:
             return
-        self.owed_at = math.inf
-        for kind in (self._kinds or {}).values():
-            if not kind.count:
-                continue
-            if now < kind.told_at + kind.period:
-                self.owed_at = min(self.owed_at, kind.told_at + kind.period)
-                continue
-            seconds = max(1, round(min(now, kind.seen_at + PERIOD) - kind.told_at))
-            logger.log(
-                kind.level,
-                "%s ... %d more time%s in the last %s%s, such as %s",
-                kind.title,
-                kind.count,
-                "" if kind.count == 1 else "s",
-                "second" if seconds == 1 else f"{seconds} seconds",
-                f" ({kind.items} items)" if kind.items else "",
-                kind.example,
-                count=kind.count,
-                items=kind.items or None,
-                **kind.fields,
-            )
+        counted = [kind for kind in (self._kinds or {}).values() if kind.count]
+        # Hundreds are told together: each in its own time would be a line each.
+        at_once = PERIOD if len(counted) > MOST_LINES else 0.0
+        due = [each for each in counted if each.is_due(now) or each.period <= at_once]
+        for kind in _in_few_lines(due):
+            kind.tell(now)
+        for kind in due:
             kind.count = kind.items = 0
             kind.told_at = kind.seen_at if math.isinf(now) else now
+        dues = [kind.told_at + kind.period for kind in counted if kind.count]
+        self.owed_at = min(dues, default=math.inf)
 
     def _count(
         self, kind: _Kind, now: float, items: int, error: BaseException | str
@@ -222,6 +232,25 @@ class RepeatedFailures:
             oldest = min((kind.seen_at for kind in kinds.values()), default=now)
             self._full_until = max(oldest + NEWS_AFTER, now + PERIOD)
         return len(kinds) < MOST
+
+
+def _in_few_lines(kinds: list[_Kind]) -> list[_Kind]:
+    """Return the most frequent ones, and all others as one."""
+    if len(kinds) <= MOST_LINES:
+        return kinds
+    kinds = sorted(kinds, key=lambda kind: kind.count, reverse=True)
+    first, *others = kinds[MOST_LINES - 1 :]
+    queue = {"queue": first.fields.get("queue")}
+    title, level = f"{first.title}, and {len(others)} other kinds", first.level
+    rest = _Kind(title, level, PERIOD, first.told_at, queue)
+    rest.example = first.example
+    for kind in (first, *others):
+        rest.count += kind.count
+        rest.items += kind.items
+        rest.level = max(rest.level, kind.level)
+        rest.told_at = min(rest.told_at, kind.told_at)
+        rest.seen_at = max(rest.seen_at, kind.seen_at)
+    return [*kinds[: MOST_LINES - 1], rest]
 
 
 def _lasting(fields: dict[str, Any], error: BaseException | str) -> dict[str, Any]:

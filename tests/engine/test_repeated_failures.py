@@ -10,6 +10,7 @@ import pytest
 from batchqueue_async import BatchQueue, BatchQueueConfig, IdleBackoff
 from batchqueue_async._log import (
     MOST,
+    MOST_LINES,
     NEWS_AFTER,
     RepeatedFailures,
 )
@@ -192,3 +193,23 @@ async def test_kinds_that_are_full_are_not_searched_at_each_failure(told: Told) 
     await asyncio.sleep(NEWS_AFTER)
     repeats.error("", title="late", error=OSError())
     assert len(told.in_full) == MOST + 1
+
+
+async def test_of_many_kinds_few_lines_a_second_tell(told: Told) -> None:
+    """A server is down, and hundreds of handlers say so."""
+    repeats = RepeatedFailures()
+    for _ in range(40):
+        for number in range(100):
+            for _ in range(3 if number == 50 else 1):
+                failed = f"q: items failed in {number}"
+                repeats.error(
+                    "", title=failed, error=OSError(), items=2, queue="q", handler="H"
+                )
+        await asyncio.sleep(0.1)
+    assert len(told.in_full) == 100
+    assert len(told.others) <= 4 * MOST_LINES
+    first, *_, last = told.others[:MOST_LINES]
+    assert first.startswith("q: items failed in 50 ... ")
+    assert re.match(r"q: items failed in \d+, and 92 other kinds \.\.\. \d+ more", last)
+    repeats.tell(float("inf"))
+    assert told.counted == 40 * 102 - 100, "none is lost"
