@@ -145,6 +145,14 @@ class _TaskThread(LoopThread):
             raise ValueError(msg)
         return queue
 
+    async def flush_here(self) -> None:
+        """Do what `flush` does, on the loop.
+
+        It needs no thread of the loop's executor, which can't be had where a worker's
+        memory is used up; then that would be told in place of what has failed.
+        """
+        await self._running().manager.flush()
+
     def report(self) -> Report:
         report: Report = {}
         for queue in self._queues:
@@ -244,7 +252,7 @@ class _Exchange:
             await self._flush()
 
     async def _flush(self) -> None:
-        await asyncio.to_thread(self._loop_thread.flush)
+        await self._loop_thread.flush_here()
 
     def _give_up(self) -> None:
         """Cancel the work, and drop its rows, so that nobody waits for them."""
