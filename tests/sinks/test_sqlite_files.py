@@ -109,17 +109,19 @@ async def test_a_file_that_is_replaced_while_it_is_opened_is_noticed(
     [
         (sqlite3.SQLITE_READONLY_DIRECTORY, "it is its folder that can't be written"),
         (sqlite3.SQLITE_READONLY_DBMOVED, "moved, deleted or replaced since it was"),
+        # As in a container whose root is read-only.
+        (sqlite3.SQLITE_CANTOPEN, "or the folder of temporary files"),
     ],
 )
-async def test_why_a_file_can_only_be_read_is_told(
+async def test_what_is_wrong_is_told_where_it_is_not_the_file(
     tmp_path: Path, code: int, told: str
 ) -> None:
-    """SQLite says of the file that it is read-only, which it isn't."""
+    """SQLite says of the file that it is read-only, or can't be opened."""
     path = created(tmp_path / "items.db", "id INTEGER")
     sink = SqliteStagedSink(path, "items")
 
     def refuse(_: sqlite3.Connection) -> NoReturn:
-        error = sqlite3.OperationalError("attempt to write a readonly database")
+        error = sqlite3.OperationalError("of the database")
         error.sqlite_errorcode = code
         raise error
 

@@ -31,12 +31,13 @@ _OF_FILES = {
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_NOTADB,
 }
+# What is written waits there, and SQLite doesn't tell it from the file.
+_OR_TEMPORARY = (
+    ", or the folder of temporary files (SQLITE_TMPDIR, or /var/tmp, or /tmp)"
+)
 # What else than the file may be meant, which SQLite doesn't say.
 _MORE = {
-    # What is written waits there.
-    sqlite3.SQLITE_FULL: (
-        ", or the folder of temporary files (SQLITE_TMPDIR, or /var/tmp, or /tmp)"
-    ),
+    sqlite3.SQLITE_FULL: _OR_TEMPORARY,
     sqlite3.SQLITE_READONLY_DIRECTORY: (
         ": it is its folder that can't be written, where SQLite keeps a journal"
     ),
@@ -104,8 +105,11 @@ class SqliteFile:
             try:
                 return work(self._connection)
             except sqlite3.DatabaseError as error:
-                if _code_of(error) & 0xFF in _OF_FILES:  # the rest tells more
-                    self._tell_path(error)
+                kind = _code_of(error) & 0xFF  # the rest tells more
+                if kind in _OF_FILES:
+                    # The file itself is open by now.
+                    is_other = kind == sqlite3.SQLITE_CANTOPEN
+                    self._tell_path(error, _OR_TEMPORARY if is_other else "")
                 raise
             finally:
                 if self._connection.in_transaction:
@@ -122,10 +126,10 @@ class SqliteFile:
         self._opened, self._log = opened, _which(self._log_path())
         return connection
 
-    def _tell_path(self, error: sqlite3.Error) -> None:
+    def _tell_path(self, error: sqlite3.Error, more: str = "") -> None:
         """Let an error say of which file it is, which SQLite doesn't."""
         code = _code_of(error)
-        more = _MORE.get(code, _MORE.get(code & 0xFF, ""))
+        more = _MORE.get(code, _MORE.get(code & 0xFF, more))
         error.args = (f"{error}: {self._path}{more}",)
 
     def _refuse_old_log(self) -> None:
