@@ -156,13 +156,15 @@ class _TaskThread(LoopThread):
     def report(self) -> Report:
         report: Report = {}
         for queue in self._queues:
-            report = together(report, {queue.name: queue.stats()})
+            report = together(report, {queue.name: queue.queue.stats()})
         return report
 
     def close(self) -> None:
         left = self.stop()
         for queue in self._queues:
-            if names := queue.stats().not_closed:
+            # Of a queue that is shut down they don't change. Its loop may not answer:
+            # it waits for threads to end, or to start where a worker has no memory.
+            if names := queue.queue.stats().not_closed:
                 msg = f"queue {queue.name!r}: {', '.join(names)} could not close"
                 raise BatchQueueError(msg)
         if any(left.values()):

@@ -237,26 +237,6 @@ def test_a_handler_that_fails_fails_the_task_soon() -> None:
     assert len(read) < 100
 
 
-def test_without_memory_for_a_thread_a_task_tells_what_has_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A worker may use `spark.executor.pyspark.memory`; a thread's stack is 8 MiB."""
-
-    def start(_: threading.Thread) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
-    def exhausting(_: Emit) -> Handler:
-        async def consume(_: list[tuple[int]]) -> None:
-            monkeypatch.setattr(threading.Thread, "start", start)
-            raise MemoryError
-
-        return consume
-
-    with pytest.raises(DeliveryError, match="MemoryError"):
-        ids(task(Opening(exhausting))(in_batches(100, 100)))
-
-
 def test_no_thread_is_left_however_it_ends() -> None:
     before = threading.active_count()
 
