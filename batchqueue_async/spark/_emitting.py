@@ -145,16 +145,26 @@ class _TaskThread(LoopThread):
             raise ValueError(msg)
         return queue
 
+    async def flush_here(self) -> None:
+        """Do what `flush` does, on the loop.
+
+        It needs no thread of the loop's executor, which can't be had where a worker's
+        memory is used up; then that would be told in place of what has failed.
+        """
+        await self._running().manager.flush()
+
     def report(self) -> Report:
         report: Report = {}
         for queue in self._queues:
-            report = together(report, {queue.name: queue.stats()})
+            report = together(report, {queue.name: queue.queue.stats()})
         return report
 
     def close(self) -> None:
         left = self.stop()
         for queue in self._queues:
-            if names := queue.stats().not_closed:
+            # Of a queue that is shut down they don't change. Its loop may not answer:
+            # it waits for threads to end, or to start where a worker has no memory.
+            if names := queue.queue.stats().not_closed:
                 msg = f"queue {queue.name!r}: {', '.join(names)} could not close"
                 raise BatchQueueError(msg)
         if any(left.values()):
@@ -244,7 +254,7 @@ class _Exchange:
             await self._flush()
 
     async def _flush(self) -> None:
-        await asyncio.to_thread(self._loop_thread.flush)
+        await self._loop_thread.flush_here()
 
     def _give_up(self) -> None:
         """Cancel the work, and drop its rows, so that nobody waits for them."""

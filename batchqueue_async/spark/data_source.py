@@ -24,6 +24,7 @@ from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch, fields_of, logger
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
+from ._lost_epochs import warn_of_lost
 from .frames import arrow_schema, with_types
 from .staging import (
     StagingQueue,
@@ -252,7 +253,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
                 raise BatchQueueError(msg)
             nobody = _nobody(epoch, run, tokens)
-            is_new = publish(self.open_queue, nobody, tokens, self.columns)
+            is_new = publish(
+                self.open_queue, nobody, tokens, self.columns, follows=True
+            )
             if not is_new:
                 logger.warning(
                     "%s is published already, so this micro-batch changes nothing: %s",
@@ -287,11 +290,17 @@ def announce(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
 
 
 def publish(
-    open_queue: StagingQueue, attempt: Attempt, tokens: list[Token], columns: pa.Schema
+    open_queue: StagingQueue,
+    attempt: Attempt,
+    tokens: list[Token],
+    columns: pa.Schema,
+    *,
+    follows: bool = False,
 ) -> bool:
     """Publish with a sink of its own, blocking.
 
-    `attempt` tells a sink that `wants_columns` those of an epoch without rows.
+    `attempt` tells a sink that `wants_columns` those of an epoch without rows; one that
+    `follows` another has that looked for.
     """
 
     async def run(sink: StagedSink[Any]) -> bool:
@@ -302,6 +311,8 @@ def publish(
         if wants_columns and not has_rows and not await sink.is_published(epoch):
             await sink.stage(attempt, [pa.RecordBatch.from_pylist([], columns)])
             all_tokens = [*tokens, await sink.seal(attempt)]
+        if follows:
+            await warn_of_lost(epoch, sink.is_published)
         return await sink.publish(epoch, all_tokens)
 
     # If the connection broke the epoch may be published: the text leaves it open.

@@ -19,6 +19,7 @@ from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.epochs import fields_of, require_sink
 from batchqueue_async.sinks.names import matched
 
+from ._lost_epochs import warn_of_lost
 from ._way_in import way_into
 from .arrow_batches import whole_frame
 from .frames import arrow_schema, is_connect, with_types
@@ -138,6 +139,9 @@ class ForeachBatchSink(Generic[T]):
                 is_later = _is_later(self._called, called)
                 _tell_skipped(epoch, self._is_odd(epoch, self._sink, is_later=is_later))
             else:
+                before = self._committed_before(epoch)
+                is_there = self._sink.is_committed
+                self._sync_queue.call(warn_of_lost, epoch, is_there, before)
                 self._attempt_epoch(df, epoch, self._sink)
 
     def __reduce__(self) -> NoReturn:
@@ -158,6 +162,12 @@ class ForeachBatchSink(Generic[T]):
             self._give_up(epoch, sink)
             raise
         self._committed = epoch, _run_id(df), df
+
+    def _committed_before(self, epoch: Epoch) -> Epoch | None:
+        if self._committed is None:
+            return None
+        last = self._committed[0]
+        return last if last.query == epoch.query and last < epoch else None
 
     def _is_odd(self, epoch: Epoch, sink: EpochSink[Any], *, is_later: bool) -> str:
         """Return what is odd about an epoch that is committed already, or "".

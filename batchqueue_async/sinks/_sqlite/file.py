@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from anyio import to_thread
 
+from batchqueue_async import BatchQueueError
+
 from ..epochs import Epoch
 from ..forks import watch_forks
 from ..names import as_sql_reads
@@ -30,7 +32,19 @@ _OF_FILES = {
     sqlite3.SQLITE_NOTADB,
 }
 # What is written waits there, and SQLite doesn't tell it from the file.
-_TEMPORARY = "the folder of temporary files (SQLITE_TMPDIR, or /var/tmp, or /tmp)"
+_OR_TEMPORARY = (
+    ", or the folder of temporary files (SQLITE_TMPDIR, or /var/tmp, or /tmp)"
+)
+# What else than the file may be meant, which SQLite doesn't say.
+_MORE = {
+    sqlite3.SQLITE_FULL: _OR_TEMPORARY,
+    sqlite3.SQLITE_READONLY_DIRECTORY: (
+        ": it is its folder that can't be written, where SQLite keeps a journal"
+    ),
+    sqlite3.SQLITE_READONLY_DBMOVED: (
+        ", which was moved, deleted or replaced since it was opened"
+    ),
+}
 
 
 class SqliteFile:
@@ -46,6 +60,8 @@ class SqliteFile:
         self.fences = SqliteFences(fences)
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None
+        # The file's log, if it is in WAL mode: one file for as long as it is open.
+        self._log: tuple[int, int] | None = None
         self._lock = threading.Lock()
         watch_forks(self)
 
@@ -79,37 +95,61 @@ class SqliteFile:
 
     def _run_here(self, work: Callable[[sqlite3.Connection], R]) -> R:
         with self._lock:
-            if self._connection is not None and self._which() != self._opened:
-                # The file was deleted, made again or restored: this is the old one.
-                self._connection.close()
-                self._connection = None
             if self._connection is None:
                 self._connection = self._open()
-                self._opened = self._which()
+            elif _which(self._path) != self._opened:
+                # The file was deleted, made again or restored: this is the old one.
+                self._refuse_old_log()
+                old, self._connection = self._connection, self._open()
+                old.close()
             try:
                 return work(self._connection)
             except sqlite3.DatabaseError as error:
-                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
-                kind = code & 0xFF  # the rest tells which of its kind
-                if kind == sqlite3.SQLITE_FULL:
-                    self._tell_path(error, f", or {_TEMPORARY}")
-                elif kind in _OF_FILES:
-                    self._tell_path(error)
+                kind = _code_of(error) & 0xFF  # the rest tells more
+                if kind in _OF_FILES:
+                    # The file itself is open by now.
+                    is_other = kind == sqlite3.SQLITE_CANTOPEN
+                    self._tell_path(error, _OR_TEMPORARY if is_other else "")
                 raise
             finally:
                 if self._connection.in_transaction:
                     self._connection.rollback()
 
     def _open(self) -> sqlite3.Connection:
+        # Looked at before: one that takes its place meanwhile is another.
+        opened = _which(self._path)
         try:
-            return self._opened_anew()
+            connection = self._opened_anew()
         except sqlite3.DatabaseError as error:
             self._tell_path(error)
             raise
+        self._opened, self._log = opened, _which(self._log_path())
+        return connection
 
     def _tell_path(self, error: sqlite3.Error, more: str = "") -> None:
         """Let an error say of which file it is, which SQLite doesn't."""
+        code = _code_of(error)
+        more = _MORE.get(code, _MORE.get(code & 0xFF, more))
         error.args = (f"{error}: {self._path}{more}",)
+
+    def _refuse_old_log(self) -> None:
+        """Raise if the log of the file before lies beside the one that is there now.
+
+        SQLite takes it for that one's, and writes what is in it into that.
+        """
+        path = self._log_path()
+        is_there = self._path.exists() and self._log is not None
+        if is_there and _which(path) == self._log:
+            msg = (
+                f"{self._path} was replaced while it was open, and {path.name} beside"
+                " it is of the file before: SQLite would write what is in it into the"
+                " new one. Delete it, and the -shm, while nobody has the new one open"
+            )
+            raise BatchQueueError(msg)
+
+    def _log_path(self) -> Path:
+        path = self._path.resolve()  # beside the file that a link leads to
+        return path.with_name(f"{path.name}-wal")
 
     def _opened_anew(self) -> sqlite3.Connection:
         # Never made: where a disk isn't mounted, or a backup is on its way, it would be
@@ -131,19 +171,25 @@ class SqliteFile:
             raise
         return connection
 
-    def _which(self) -> tuple[int, int] | None:
-        """Return what the path stands for, if it is there."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
     def _close(self) -> None:
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
+
+
+def _which(path: Path) -> tuple[int, int] | None:
+    """Return what a path stands for, if it is there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _code_of(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code
 
 
 def find_table(database: sqlite3.Connection, table: str) -> str:

@@ -153,3 +153,77 @@ def test_a_checkpoint_of_an_older_state_is_warned_of(
     assert first.levelno == logging.WARNING
     assert "the checkpoint was restored from an older state" in first.message
     assert gated.ids() == [0, 1, 2]
+
+
+def test_an_epoch_that_the_sink_has_lost_is_warned_of(
+    stream: Stream,
+    loop_thread: LoopThread,
+    gated: Gated,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    """As after a failover to a server that had not got it yet; Spark goes on."""
+    stream.add([0])
+    queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=gated))
+    loop_thread.portal.call(gated.gate.set)
+    sink = ForeachBatchSink(queue, sink=gated.writer)
+    stream.run(sink)
+    older = (tmp_path / "items.db").read_bytes()
+    for number in (1, 2):
+        stream.add([number])
+        stream.run(sink)
+    assert not caplog.records
+
+    for number in (3, 4):
+        (tmp_path / "restored.db").write_bytes(older)
+        (tmp_path / "restored.db").replace(tmp_path / "items.db")
+        stream.add([number])
+        # One that has seen the last epoch committed, and one of a new process.
+        stream.run(sink if number == 3 else ForeachBatchSink(queue, sink=gated.writer))
+        (told,) = caplog.records
+        assert told.levelno == logging.WARNING
+        assert f"but batch {number - 1} of " in told.message
+        caplog.clear()
+        assert gated.ids() == [0, number]
+
+
+def test_a_checkpoint_that_is_taken_back_to_the_sink_s_state_brings_the_rest(
+    stream: Stream, loop_thread: LoopThread, gated: Gated, tmp_path: Path
+) -> None:
+    """What the guide says of a sink of an older state."""
+    stream.add([0])
+    queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=gated))
+    loop_thread.portal.call(gated.gate.set)
+    stream.run(ForeachBatchSink(queue, sink=gated.writer))
+    older = (tmp_path / "items.db").read_bytes()
+    for number in (1, 2):
+        stream.add([number])
+        stream.run(ForeachBatchSink(queue, sink=gated.writer))
+
+    (tmp_path / "restored.db").write_bytes(older)
+    (tmp_path / "restored.db").replace(tmp_path / "items.db")
+    for number in (1, 2):
+        stream.forget_plan(number)
+    stream.add([3])
+    stream.run(ForeachBatchSink(queue, sink=gated.writer))
+
+    assert gated.ids() == [0, 1, 2, 3]
+
+
+def test_a_sink_that_is_new_to_a_query_has_lost_nothing(
+    stream: Stream,
+    loop_thread: LoopThread,
+    gated: Gated,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for number in range(2):
+        stream.add([number])
+    stream.run(lambda _df, _batch_id: None)
+
+    stream.add([2])
+    queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=gated))
+    loop_thread.portal.call(gated.gate.set)
+    stream.run(ForeachBatchSink(queue, sink=gated.writer))
+
+    assert not caplog.records
+    assert gated.ids() == [2]

@@ -232,6 +232,28 @@ def test_a_micro_batch_of_a_stream_that_is_skipped_is_a_warning(
     assert told in record.getMessage()
 
 
+@pytest.mark.usefixtures("no_queues_left")
+def test_a_micro_batch_that_the_sink_has_lost_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from batchqueue_async.spark.data_source import (  # noqa: PLC0415
+        Staged,
+        StreamWriter,
+    )
+    from batchqueue_async.spark.staging import StagingQueue, stage_rows  # noqa: PLC0415
+
+    sink = StagingQueue("parquet", (("directory", str(tmp_path)),))
+    batch = pa.record_batch({"id": [1]})
+    for number in (0, 1, 3, 4):
+        attempt = Attempt(Epoch("mine", number), "run", 0, uuid4().hex)
+        staged = Staged(stage_rows(sink, attempt, [batch]))
+        StreamWriter(sink, None, batch.schema).commit([staged], number)
+
+    (record,) = [r for r in caplog.records if r.name == "batchqueue_async"]
+    assert record.levelno == logging.WARNING
+    assert "batch 3 of query mine comes, but batch 2 of " in record.getMessage()
+
+
 def test_any_thread_finds_the_format(spark: "SparkSession", tmp_path: Path) -> None:
     """Java's threads know no session but the one that made it does."""
     from batchqueue_async.spark import use_session  # noqa: PLC0415
