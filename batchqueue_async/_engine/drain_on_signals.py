@@ -212,16 +212,25 @@ class _Draining:
     async def close(self) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
+        is_struck = False
         while True:
             left = self._timeout
             if left is not None:
                 left = max(0.0, began + left - clock())
             try:
-                return await self._drained.close(left)
+                await self._drained.close(left)
             except asyncio.CancelledError:
                 # Nobody means this task: all of the loop are being cancelled, as by
                 # `asyncio.run` where the main task has ended by a False of `produce`.
                 uncancel()
+            except Exception:  # noqa: BLE001 - the rest of the chain is drained, too
+                # A signal handler's, say, which struck this task: the shutdown goes on.
+                logger.exception("the draining of %r was struck", self._drained)
+                if is_struck:
+                    return
+                is_struck = True
+            else:
+                return
 
     async def _drain(self, received: signal.Signals) -> None:
         for each in self._all_for(received):

@@ -1,6 +1,7 @@
 """G4: `drain_on_signals` drains to the end, whoever cancels all tasks meanwhile."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 import textwrap
@@ -9,6 +10,7 @@ import pytest
 
 from batchqueue_async import BatchQueueConfig, BatchQueueManager
 from batchqueue_async._engine.drain_on_signals import _Draining
+from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 
 PROGRAM = textwrap.dedent(
     """
@@ -85,3 +87,38 @@ async def test_the_deadline_counts_from_the_begin_of_the_draining() -> None:
     await draining
     assert 10.0 <= loop.time() - began < 11.0
     assert queue.stats().returned == 1
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_the_rest_of_a_chain_is_drained_though_one_close_is_struck(
+    times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by a signal handler that raises while the task that drains runs."""
+    got: list[int] = []
+
+    async def store(batch: list[int]) -> None:
+        await asyncio.sleep(0.1)
+        got.extend(batch)
+
+    class Struck(BatchQueueManager):
+        left = times
+
+        async def close(self, timeout: Timeout = SHUTDOWN_TIMEOUT) -> None:
+            if self.left:
+                self.left -= 1
+                raise TimeoutError
+            await super().close(timeout)
+
+    end, start = BatchQueueManager(), Struck()
+    for manager in (end, start):
+        queue = await manager.create("q", BatchQueueConfig[int](consumer=store))
+        await queue.produce(1)
+    last, first = _Draining(end, 30.0), _Draining(start, 30.0)
+    first.next[signal.SIGTERM] = last
+    await first._drain(signal.SIGTERM)
+    drained = [end, start] if times == 1 else [end]
+    assert len(got) >= len(drained)
+    assert all(not manager.queues for manager in drained)
+    assert "was struck" in caplog.text
+    await start.shutdown_all()
+    await start.shutdown_all()

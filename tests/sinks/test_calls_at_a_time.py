@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -88,10 +89,10 @@ async def test_sqlite_says_that_what_was_written_is_gone(tmp_path: Path) -> None
     store = SqliteStore(tmp_path)
     sink = SqliteEpochSink[Any](store.path, "items", ("id", "name"))
     await sink.begin(FIRST)
-    away = store.path.rename(tmp_path / "away")
-    with pytest.raises(Exception, match="unable to open"):
-        await sink.is_committed(FIRST)
-    away.rename(store.path)
+    # A backup takes the place of the file, in which the epoch waited.
+    shutil.copy(store.path, tmp_path / "backup")
+    (tmp_path / "backup").replace(store.path)
+    assert not await sink.is_committed(FIRST)
 
     for call in (write, commit):
         with pytest.raises(BatchQueueError, match="with `begin`"):
