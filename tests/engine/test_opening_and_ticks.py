@@ -269,6 +269,25 @@ class TestOnTick:
             await asyncio.sleep(9.0)
         assert 0 < looks < 500
 
+    async def test_one_that_is_late_by_a_period_waits_in_line(self) -> None:
+        """Also where that is a bit less by rounding: looking again would not end."""
+        handler = Ticking(0.27)
+        async with BatchQueue("q", BatchQueueConfig[int](consumer=handler)) as queue:
+            registration = queue._parts.handlers.consumer
+            assert registration is not None
+            ticks, lock = registration.ticks, registration.lock
+            assert ticks is not None
+            ticks.due = 847.433737
+            now = ticks.due + ticks.every
+            assert now - ticks.due < ticks.every
+            assert lock.try_acquire("another call")
+            hooks = queue._parts.hooks
+            tick = asyncio.create_task(hooks._tick(ticks, registration, now, 0))
+            await asyncio.sleep(1.0)
+            assert not tick.done()
+            lock.release("another call")
+            assert await tick > now
+
     async def test_what_it_raises_is_logged_and_the_next_one_comes(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -165,8 +165,8 @@ class Hooks:
                 # Other calls are inside: come later, but be late by one period at most.
                 if lock.stuck:
                     return now + longest
-                if late < ticks.every:
-                    return now + min(longest, ticks.every - late)
+                if (latest := ticks.next_due(now) + ticks.every) > now:
+                    return min(now + longest, latest)
                 await self._parts.detector.enter_handler(lock, mode, drain_task)
             ticks.done(now)
             await self._call_inside(ticks.hook, "on_tick", registration, mode)
