@@ -35,3 +35,5 @@ class Ticks:
         assert self.due is not None
         missed = (now - self.due) // self.every
         self.due += (missed + 1) * self.every
+        if self.due <= now:  # By rounding.
+            self.due += self.every
