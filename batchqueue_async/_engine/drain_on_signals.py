@@ -209,7 +209,7 @@ class _Draining:
         else:
             parts_of(self._drained).lifecycle.shorten_deadline(0.0)
 
-    async def close(self) -> None:
+    async def close(self, received: str | None = None) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
         is_struck = False
@@ -225,7 +225,8 @@ class _Draining:
                 uncancel()
             except Exception:  # noqa: BLE001 - the rest of the chain is drained, too
                 # A signal handler's, say, which struck this task: the shutdown goes on.
-                logger.exception("the draining of %r was struck", self._drained)
+                says = "the draining of %r was struck"
+                logger.exception(says, self._drained, signal=received)
                 if is_struck:
                     return
                 is_struck = True
@@ -234,7 +235,7 @@ class _Draining:
 
     async def _drain(self, received: signal.Signals) -> None:
         for each in self._all_for(received):
-            await each.close()
+            await each.close(received.name)
 
     def _all_for(self, received: signal.Signals) -> Iterator[_Draining]:
         """Return what is drained on this signal, in order."""

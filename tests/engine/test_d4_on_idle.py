@@ -112,6 +112,22 @@ async def test_it_comes_less_and_less_often_however_busy_others_are() -> None:
 
 
 @virtual
+async def test_it_naps_after_a_call_that_takes_longer_than_a_nap() -> None:
+    """Else its handler would hardly ever be free for items."""
+
+    class Slow(RecordingHandler[int]):
+        async def on_idle(self) -> None:
+            self.idle_calls += 1
+            await asyncio.sleep(3.0)
+
+    handler = Slow()
+    async with BatchQueue("q", BatchQueueConfig[int](idle=STEADY)) as queue:
+        queue.add_handler(int, handler)
+        await asyncio.sleep(40.0)
+        assert 9 <= handler.idle_calls <= 11
+
+
+@virtual
 async def test_who_was_at_work_in_the_pause_is_told_soon_after() -> None:
     """Another drain task is in the handler, or its own `on_flush` is."""
 

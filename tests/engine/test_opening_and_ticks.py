@@ -1,6 +1,7 @@
 """`on_open` comes before the first batch, and `on_tick` from time to time."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -325,3 +326,30 @@ async def test_in_a_thread_too() -> None:
         await queue.produce(1)
         await until(lambda: "on_tick" in calls)
     assert calls[:2] == ["on_open", "consume"]
+
+
+@pytest.mark.real_time
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_many_ticks_that_are_due_at_once_let_others_run_in_between() -> None:
+    ran, seen = 0, set[int]()
+
+    class Blocking:
+        tick_every = 0.05
+
+        def consume(self, batch: list[Any]) -> None:
+            """Nothing comes."""
+
+        def on_tick(self) -> None:
+            seen.add(ran)
+            time.sleep(0.001)
+
+    async with BatchQueue[Any]("q") as queue:
+        for number in range(50):
+            queue.add_handler(type(f"Kind{number}", (), {}), Blocking())
+        while not seen:
+            await asyncio.sleep(0)
+            ran += 1
+        for _ in range(100):
+            await asyncio.sleep(0)
+            ran += 1
+    assert len(seen) >= 20

@@ -105,18 +105,19 @@ class Hooks:
         due, turn = times.due(now), LoopTurn.of(asyncio.get_running_loop())
         for key in due:
             if isinstance(key, Ticks):
-                times.put(
-                    key, await self._tick(key, times.of[key][-1], now, drain_task)
-                )
+                again = await self._tick(key, times.of[key][-1], now, drain_task)
+                times.put(key, again)
+                if turn.is_over():
+                    await turn.next()
         for key in due:
             if isinstance(key, HandlerLock) and key not in busy:
-                again: float | None = None
+                later: float | None = None
                 if is_pause:
-                    again = await self._idle(key, times.of[key], now, drain_task)
-                if again is None:
+                    later = await self._idle(key, times.of[key], now, drain_task)
+                if later is None:
                     times.put_off(key, now)
                 else:
-                    times.put(key, again)
+                    times.put(key, later)
                 if turn.is_over():
                     await turn.next()
 
@@ -145,6 +146,8 @@ class Hooks:
             return None
         lock.idled_at, lock.idle_calls = now, lock.idle_calls + 1
         await self._call_inside(hook, "on_idle", registration, mode)
+        # It naps after the call, however long that took.
+        lock.idled_at = max(now, asyncio.get_running_loop().time())
         return next_idle(lock, naps)
 
     async def _tick(
