@@ -199,6 +199,8 @@ class RepeatedFailures:
         """Log the counts that are due by now; all of them if `now` is inf."""
         if now < self.owed_at:
             return
+        # First: a user's log handler may fail, and count that, in the middle of this.
+        self.owed_at = math.inf
         counted = [kind for kind in (self._kinds or {}).values() if kind.count]
         # Hundreds are told together: each in its own time would be a line each.
         at_once = PERIOD if len(counted) > MOST_LINES else 0.0
@@ -209,7 +211,7 @@ class RepeatedFailures:
             kind.count = kind.items = 0
             kind.told_at = kind.seen_at if math.isinf(now) else now
         dues = [kind.told_at + kind.period for kind in counted if kind.count]
-        self.owed_at = min(dues, default=math.inf)
+        self.owed_at = min([self.owed_at, *dues])
 
     def _count(
         self, kind: _Kind, now: float, items: int, error: BaseException | str

@@ -11,6 +11,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     IdleBackoff,
     PartitionPolicy,
+    Retry,
     round_robin,
 )
 from batchqueue_async.testing import RecordingHandler
@@ -330,3 +331,38 @@ async def test_not_during_shutdown() -> None:
     gate.set()
     await closing
     assert handler.idle_calls == before
+
+
+@virtual
+async def test_it_does_not_keep_a_drain_task_awake_that_drains() -> None:
+    """It is due, and not called any more: its time must not end each nap at once."""
+    handler = RecordingHandler[int]()
+
+    async def fail_at_first(_: list[str]) -> None:
+        if loop.time() < began + 50.0:
+            raise OSError
+
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    retry = Retry(attempts=3, wait_initial=60.0, wait_max=60.0)
+    config = BatchQueueConfig[object](retry=retry, shutdown_timeout=None)
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, handler)
+        queue.add_handler(str, fail_at_first)
+        await queue.produce("text")
+        await asyncio.sleep(1.0)
+    assert queue.stats().handled == 1
+
+
+async def test_times_that_are_superseded_are_forgotten() -> None:
+    """Else a busy handler with a long `longest` would fill the memory."""
+    handler = RecordingHandler[int]()
+    async with BatchQueue[int]("q") as queue:
+        queue.add_handler(int, handler)
+        await until(lambda: handler.idle_calls)
+        times = queue._parts.tasks.drain_tasks[0]._hook_times
+        (key,) = times.of
+        for later in range(1000):
+            times.put(key, 1e9 + later)
+        assert len(times._heap) < 100
+        assert times.next_due() == 1e9 + 999

@@ -453,6 +453,28 @@ async def test_partitions_that_linger_are_not_all_looked_at_for_each() -> None:
     assert await growth(steps, 100) < LINEAR
 
 
+async def test_none_of_many_lingers_for_less_than_seven_eighths() -> None:
+    loop, waits, linger = asyncio.get_running_loop(), list[float](), 0.05
+    came: dict[type, float] = {}
+    types = [type(f"Kind{number}", (), {}) for number in range(400)]
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.fixed(len(types)), linger=linger
+    )
+    async with BatchQueue("q", config) as queue:
+        for kind in types:
+            queue.add_handler(
+                kind, lambda batch: waits.append(loop.time() - came[type(batch[0])])
+            )
+        for kind in types:
+            came[kind] = loop.time()
+            assert await queue.produce(kind())
+            await asyncio.sleep(1e-4)
+        await asyncio.sleep(2 * linger)
+        assert len(waits) == len(types)
+    assert min(waits) >= linger * 7 / 8 - 1e-3
+    assert max(waits) <= linger + 1e-3
+
+
 async def test_an_arrival_that_lingers_asks_no_other_partitions() -> None:
     async def steps(count: int) -> int:
         counts = Instructions()
@@ -472,3 +494,24 @@ async def test_an_arrival_that_lingers_asks_no_other_partitions() -> None:
         return sum(counts.by_line().values())
 
     assert await growth(steps, 50) < LINEAR
+
+
+async def test_a_look_at_retries_that_is_cut_short_is_done_again() -> None:
+    """A signal handler raises after it, so what stays was not kept."""
+
+    async def fail(_: list[int]) -> None:
+        raise OSError
+
+    retry = Retry(attempts=2, wait_initial=60.0, wait_max=60.0)
+    config = BatchQueueConfig[int](retry=retry, max_batch=1)
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, fail)
+        await queue.produce_many([1, 2])
+        await asyncio.sleep(1.0)
+        retries = queue._parts.tasks.drain_tasks[0].in_flight.retries
+        now = asyncio.get_running_loop().time()
+        expected = retries.dues(now)
+        due, staying = retries.due_at(now + 100.0)
+        assert (len(due), staying) == (1, [])
+        assert retries.dues(now) == expected != []
+        await queue.shutdown(0.0)
