@@ -21,6 +21,7 @@ import sys
 import traceback
 from typing import Any
 
+from batchqueue_async._loop_time import LONG_AGO
 from batchqueue_async._wording import reason, traceback_of
 
 PERIOD = 1.0
@@ -128,7 +129,7 @@ class RepeatedFailures:
     def __init__(self) -> None:
         self._kinds: dict[object, _Kind] | None = None
         # Until when none of MOST kinds may go, so that nobody has to look for one.
-        self._full_until = -math.inf
+        self._full_until = LONG_AGO
         # When a count is to be logged at the earliest; inf while there is none.
         self.owed_at = math.inf
 

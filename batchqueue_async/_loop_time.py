@@ -38,6 +38,9 @@ K = TypeVar("K")
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
 
+LONG_AGO: Final = -math.inf
+"""Before any time of a loop. One object for all, as each queue keeps some."""
+
 _TURN = "_batchqueue_async_turn"
 _USE = "_batchqueue_async_thread_use"
 _OFTEN: Final = 0.03
@@ -302,10 +305,10 @@ class ThreadUse:
 
     def __init__(self) -> None:
         # When the next sample is due, by the machine's clock.
-        self.due = -math.inf
+        self.due = LONG_AGO
         self._sample = Use(0.0, 0.0, 0.0)
         # For how long it had waited for a processor, and when to ask for that again.
-        self._queued, self._queued_due = 0.0, -math.inf
+        self._queued, self._queued_due = 0.0, LONG_AGO
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> ThreadUse:

@@ -84,7 +84,8 @@ class DrainTask(Generic[T]):
         self.is_suspended = False
         self._parts = parts
         self._schedule: Schedule[T] = Schedule(parts, index)
-        self._hook_times = HookTimes(parts, index)
+        # None until a handler has hooks: an idle queue is to be small.
+        self._hook_times: HookTimes | None = None
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
         self._calls = parts.running_calls
@@ -206,11 +207,16 @@ class DrainTask(Generic[T]):
             return None
         now = self._clock()
         dues = retries.dues(now) if retries.batches else []
-        if have_hooks and (due := self._hook_times.next_due()) < math.inf:
+        if have_hooks and (due := self._due_hooks().next_due()) < math.inf:
             if found and due <= now:
                 return _NO_NAP
             dues.append(due)
         return self._schedule.nap_until(waiting, dues, now)
+
+    def _due_hooks(self) -> HookTimes:
+        if self._hook_times is None:
+            self._hook_times = HookTimes(self._parts, self.index)
+        return self._hook_times
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()
@@ -309,7 +315,7 @@ class DrainTask(Generic[T]):
         """Call `on_tick`; and `on_idle` of handlers without new or lingering items."""
         if self.is_running:
             await self._parts.hooks.call_due(
-                self._hook_times,
+                self._due_hooks(),
                 {each for each in called if each is not None},
                 max(now, self._clock()),
                 self.index,

@@ -7,13 +7,13 @@ looked at once more at the queue's end.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import ref
 
 from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED
 from batchqueue_async._log import logger
+from batchqueue_async._loop_time import LONG_AGO
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.batch import Batch
@@ -35,9 +35,9 @@ class DropReport:
         self._name = name
         self._partitions = partitions
         self._told = 0
-        self._told_at = -math.inf
+        self._told_at = LONG_AGO
         # When the next look is due.
-        self.look_at = -math.inf
+        self.look_at = LONG_AGO
 
     def look(self, now: float) -> None:
         """Log what was dropped since the last line; `now` is inf at the queue's end."""

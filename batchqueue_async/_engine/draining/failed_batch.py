@@ -22,6 +22,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
 )
 from batchqueue_async._log import logger
+from batchqueue_async._loop_time import LONG_AGO
 from batchqueue_async._policies.retry import pause_asked_for
 from batchqueue_async._wording import reason
 
@@ -52,9 +53,10 @@ class RetryQueue(Generic[T]):
         self._parts = parts
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
-        self._dues: Dues[T] = Dues(self.batches)
+        # None until it is asked for: an idle queue is to be small.
+        self._dues: Dues[T] | None = None
         # When all batches may be looked at again.
-        self._next_look = -math.inf
+        self._next_look = LONG_AGO
 
     async def fail(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
         """Decide what becomes of a batch whose handler raised.
@@ -228,11 +230,12 @@ class RetryQueue(Generic[T]):
         return bool(ahead) or batch.is_kept_out(self._drain_task)
 
     def _see(self) -> Dues[T]:
-        if self._dues.batches is not self.batches:
+        dues = self._dues
+        if dues is None or dues.batches is not self.batches:
             # What looked at all was cut short, before what stays was kept.
-            self._dues = Dues(self.batches)
-        self._dues.note_new()
-        return self._dues
+            self._dues = dues = Dues(self.batches)
+        dues.note_new()
+        return dues
 
     def due_at(self, now: float) -> tuple[list[Batch[T]], list[Batch[T]]]:
         """Return what may be delivered now, and what stays, to be kept as `batches`."""

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from batchqueue_async._functions import require_run
+from batchqueue_async._loop_time import LONG_AGO
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.shared_drain_tasks import Permit
@@ -71,7 +72,7 @@ class HandlerLock:
         self.stuck: tuple[Stuck, ...] = ()
         # The last call of `on_idle`, and how many there were since the last batch: kept
         # here, once for all types.
-        self.idled_at, self.idle_calls = -math.inf, 0
+        self.idled_at, self.idle_calls = LONG_AGO, 0
 
     @property
     def is_free(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
 from batchqueue_async._engine.handlers.ticks import Ticks
+from batchqueue_async._loop_time import LONG_AGO
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
@@ -126,7 +127,7 @@ class HookTimes:
                     of.setdefault(each.lock, []).append(each)
                 if each.ticks is not None:
                     of.setdefault(each.ticks, []).append(each)
-        times = {key: self._times.get(key, -math.inf) for key in of}
+        times = {key: self._times.get(key, LONG_AGO) for key in of}
         self._put_off = {key: self._put_off.get(key, 0) for key in of}
         self.of, self._times = of, times
         self._make_heap()
