@@ -2,7 +2,7 @@
 #   make demo    make test    make help
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-all lint bench budget soak chaos eager dist clean
+.PHONY: help demo docs test test-all lint bench budget soak chaos eager lowest dist clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -50,6 +50,9 @@ chaos: .venv/.java-archived ## A quarter of an hour of kills in a Spark cluster;
 
 eager: .venv/.dev-installed ## Run the core's tests with eager tasks, on Python 3.12+.
 	@$(BIN)/python -m tests.stress.eager $(ARGS)
+
+lowest: .venv/.dev-installed ## Run some tests with the lowest versions of what is needed.
+	@$(BIN)/python -m tests.lowest $(ARGS)
 
 dist: .venv/.dev-installed ## Build the package, and try the wheel in a bare environment.
 	@$(BIN)/python -m tests.dist

@@ -33,7 +33,7 @@ from batchqueue_async._threads.dead_loop_watchdog import (
 from batchqueue_async._threads.event import ThreadEvent
 
 if TYPE_CHECKING:
-    from batchqueue_async._bridge.portal import Portal
+    from anyio.from_thread import BlockingPortal
 
 R = TypeVar("R")
 
@@ -64,7 +64,7 @@ class LoopRun:
         self, name: str, shutdown_timeout: float | None, patience: float
     ) -> None:
         self.manager = BatchQueueManager()
-        self.portal: Portal | None = None
+        self.portal: BlockingPortal | None = None
         # SystemExits and KeyboardInterrupts that code on the loop has raised.
         self.endings: list[BaseException] = []
         # The thread that is in its `with` block, and will leave that by itself.
@@ -311,11 +311,12 @@ class LoopRun:
 
     async def _main(self) -> None:
         # Late: it would add a fifth to the time that importing the package takes.
-        from batchqueue_async._bridge.portal import Portal  # noqa: PLC0415
+        from batchqueue_async._bridge.portal import portal_that_asks  # noqa: PLC0415
 
         while not self.draining.done.is_set:
             try:
-                async with Portal(self.refuse_inherited) as self.portal:
+                portal = portal_that_asks(self.refuse_inherited)
+                async with portal as self.portal:
                     self._ready.set()
                     await self.draining.ended.wait()
                     timer = self._cut_off_tasks(self.portal)
@@ -332,7 +333,7 @@ class LoopRun:
                 says = "LoopThread %r: its portal is renewed"
                 logger.warning(says, name, loop_thread=name)
 
-    def _cut_off_tasks(self, portal: Portal) -> asyncio.TimerHandle | None:
+    def _cut_off_tasks(self, portal: BlockingPortal) -> asyncio.TimerHandle | None:
         """Let what else was started through the portal have the rest of the time."""
         left = self.draining.seconds_left()
 

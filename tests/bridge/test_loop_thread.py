@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from anyio.from_thread import BlockingPortal
 
 from batchqueue_async import (
     BatchQueueConfig,
@@ -18,7 +19,6 @@ from batchqueue_async import (
     SyncBatchQueue,
     in_thread,
 )
-from batchqueue_async._bridge.portal import Portal
 from tests.bridge.background import Stopwatch, answers, in_background, wait_until
 from tests.bridge.gated import Gated
 from tests.support.oracle import check_settled
@@ -292,13 +292,13 @@ def test_what_cuts_off_the_portals_tasks_does_not_come_when_they_have_ended(
 ) -> None:
     """On a loop that is being closed it would never run, with a line of asyncio's."""
     stops: list[bool] = []
-    stop = Portal.stop
+    stop = BlockingPortal.stop
 
-    async def noted(self: Portal, **options: bool) -> None:
+    async def noted(self: BlockingPortal, **options: bool) -> None:
         stops.append(options.get("cancel_remaining", False))
         await stop(self, **options)
 
-    monkeypatch.setattr(Portal, "stop", noted)
+    monkeypatch.setattr(BlockingPortal, "stop", noted)
     is_past = threading.Event()
     with LoopThread(shutdown_timeout=0.1) as loop_thread:
 
