@@ -10,6 +10,7 @@ earlier job brought it can't take back.
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -17,16 +18,23 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from batchqueue_async import BatchQueueError
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
+logger: logging.Logger = logging.getLogger("batchqueue_async")
+
+_CHECKSUMS = "spark.sql.shuffle.orderIndependentChecksum"
+# Either makes Spark compute checksums. Both are off in Spark 4.1, unless asked for.
+_SETTINGS = (f"{_CHECKSUMS}.enabled", f"{_CHECKSUMS}.enableFullRetryOnMismatch")
 _SHUFFLE = "org.apache.spark.ShuffleDependency"
 
 
 class Shuffles:
     """The shuffles that an RDD of the JVM reads, as they were at the first look."""
 
-    def __init__(self, context: SparkContext, rdd_in_jvm: Any) -> None:  # noqa: ANN401
-        self._context = context
+    def __init__(self, session: SparkSession, rdd_in_jvm: Any) -> None:  # noqa: ANN401
+        self._context = session.sparkContext
+        get = session.conf.get
+        self._has_checksums = any(get(name, None) == "true" for name in _SETTINGS)
         self._rdd = rdd_in_jvm
         # For each shuffle, what Spark tells of it; None before the first look.
         self._first: dict[int, tuple[int, int]] | None = None
@@ -44,7 +52,9 @@ class Shuffles:
                 return
             for shuffle, before in self._first.items():
                 now = self._state_of(shuffle)
-                if now != before and now[0]:
+                if now != before and not self._has_checksums:
+                    self._warn()
+                elif now != before and now[0]:
                     msg = (
                         "rows of df were lost with an executor, and came out otherwise"
                         " when Spark computed them again, as where they depend on"
@@ -53,6 +63,17 @@ class Shuffles:
                         " write df, and read what was written"
                     )
                     raise BatchQueueError(msg)
+
+    def _warn(self) -> None:
+        # Once: what is to be done is the same for all jobs over the frame.
+        self._has_checksums = True
+        logger.warning(
+            "rows of df were lost with an executor, and Spark computed them again;"
+            " whether they came out the same nobody knows, since %s is off: if they"
+            " depend on their order or on chance, some may have come twice, and others"
+            " are missing",
+            _SETTINGS[0],
+        )
 
     def _state_of(self, shuffle: int) -> tuple[int, int]:
         """Return how many of its parts have differed, and what tells these parts."""

@@ -168,7 +168,7 @@ class _PartitionBatches:
         self._in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
         rdd_in_jvm = self._in_jvm.toArrowBatchRdd()
         context = self._session.sparkContext
-        self._shuffles = Shuffles(context, rdd_in_jvm)
+        self._shuffles = Shuffles(self._session, rdd_in_jvm)
         self._rdd = RDD[Any](rdd_in_jvm.toJavaRDD(), context, NoOpSerializer())
         self.partitions: int = self._rdd.getNumPartitions()
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
 ROWS = 2_000
+CHECKSUMS = [
+    f"spark.sql.shuffle.orderIndependentChecksum.{name}"
+    for name in ("enabled", "enableFullRetryOnMismatch")
+]
 
 
 def by_chance(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -28,12 +32,11 @@ def by_chance(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def ids_around_a_loss(df: "DataFrame") -> list[int]:
     """Fetch a frame; after the first record batch all shuffled rows are gone."""
-    context = df.sparkSession.sparkContext
     shuffled = df._jdf.toArrowBatchRdd()
     batches = arrow_batches(df)
     ids: list[int] = next(batches).column("id").to_pylist()
     # What has been fetched ahead by now is of the first computation, too.
-    shuffles = Shuffles(context, shuffled)
+    shuffles = Shuffles(df.sparkSession, shuffled)
     for shuffle in shuffles._found():
         shuffles._tracker().unregisterAllMapAndMergeOutput(shuffle)
     for batch in batches:
@@ -54,6 +57,22 @@ def test_rows_that_come_out_the_same_go_on(spark: "SparkSession") -> None:
     ids = ids_around_a_loss(df)
 
     assert sorted(ids) == sorted([*range(ROWS), 0, 1, 2])
+
+
+def test_without_checksums_a_warning_says_what_nobody_knows(
+    spark: "SparkSession", caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in CHECKSUMS:
+        spark.conf.set(name, "false")
+    try:
+        df = spark.range(0, ROWS, 1, 3).mapInArrow(by_chance, "id LONG, place LONG")
+        assert ids_around_a_loss(df.repartition(40, "place"))
+    finally:
+        for name in CHECKSUMS:
+            spark.conf.unset(name)
+
+    (said,) = [each.getMessage() for each in caplog.records]
+    assert f"nobody knows, since {CHECKSUMS[0]} is off" in said
 
 
 def test_one_job_has_nothing_to_compare(spark: "SparkSession") -> None:
