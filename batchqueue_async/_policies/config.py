@@ -97,7 +97,8 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
         linger: Seconds that the oldest item waits for its batch to fill. The call that
             is running, and its retries, come on top. Each partition has to fill its
             batch alone.
-        idle: How long a drain task naps when it found nothing.
+        idle: How long the naps are after which an idle handler's `on_idle` is called;
+            the shortest is also how long a drain task gathers items of fast producers.
         rebalancing: When partitions change their drain task; None for never.
         retry: How often a failed batch is tried.
         handler_timeout: Seconds after which a call of a handler, of one of its hooks,

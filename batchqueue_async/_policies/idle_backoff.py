@@ -1,4 +1,4 @@
-"""How often a drain task that finds nothing calls `on_idle`."""
+"""How often the `on_idle` of a handler is called for which nothing comes."""
 
 from __future__ import annotations
 
