@@ -24,6 +24,7 @@ from batchqueue_async._log import logger
 from batchqueue_async._loop_time import LoopTurn, clock_of
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.hook_times import HookKey
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
@@ -217,6 +218,11 @@ class DrainTask(Generic[T]):
         if self._hook_times is None:
             self._hook_times = HookTimes(self._parts, self.index)
         return self._hook_times
+
+    def look_at_hook(self, key: HookKey, when: float) -> None:
+        """Have a hook looked at no later than this, if it is one that this calls."""
+        if self._hook_times is not None and self._hook_times.put_forward(key, when):
+            self.nap.wake()
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()

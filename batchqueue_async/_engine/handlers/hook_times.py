@@ -110,9 +110,17 @@ class HookTimes:
             due = max(now, next_idle(lock, self._parts.config.idle))
             if due < self._times.get(lock, due):
                 self.put(lock, due)
-            if ticks is not None and ticks.due is None:
-                # It may have been opened just now.
-                self.put(ticks, now)
+            if ticks is not None and ticks.due is None and handler.is_open:
+                # It was opened just now, maybe for a drain task that calls its hooks.
+                for drain_task in self._parts.tasks.drain_tasks:
+                    drain_task.look_at_hook(ticks, now)
+
+    def put_forward(self, key: HookKey, when: float) -> bool:
+        """Have a hook looked at no later than this; returns whether that is news."""
+        is_news = self._times.get(key, when) > when
+        if is_news:
+            self.put(key, when)
+        return is_news
 
     def _renew(self) -> None:
         handlers, ownership = self._parts.handlers, self._parts.ownership

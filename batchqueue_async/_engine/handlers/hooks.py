@@ -173,7 +173,8 @@ class Hooks:
                 await self._parts.detector.enter_handler(lock, mode, drain_task)
             ticks.done(now)
             await self._call_inside(ticks.hook, "on_tick", registration, mode)
-        return ticks.next_due(now)
+        # Now, if the handler was removed meanwhile: it may be back.
+        return now if ticks.due is None else ticks.due
 
     def _mode(self, registration: Registration, drain_task: int | None) -> Exclusive:
         """Return the mode to enter a handler with, after noting it: see `recover`."""

@@ -17,8 +17,10 @@ class Ticks:
     def __init__(self, hook: Hook, every: float) -> None:
         self.hook = hook
         self.every = every
-        # None before anybody has looked.
+        # None before anybody has looked, and after its handler was removed.
         self.due: float | None = None
+        # By how many types its handler is registered.
+        self.types = 1
 
     def next_due(self, now: float) -> float:
         """Return when it ticks next, or should have ticked."""
@@ -30,9 +32,20 @@ class Ticks:
         """Return for how many seconds it has been due; less than 0 before it is."""
         return now - self.next_due(now)
 
+    def leave(self) -> None:
+        """A type is taken from its handler; with the last one its time ends, too.
+
+        If the handler comes back, its first tick is not due before that.
+        """
+        self.types -= 1
+        if self.types <= 0:
+            self.due = None
+
     def done(self, now: float) -> None:
         """Note a tick now, which stands for all that were missed before."""
-        assert self.due is not None
+        if self.due is None:
+            # Its handler was removed just now.
+            return
         missed = (now - self.due) // self.every
         self.due += (missed + 1) * self.every
         if self.due <= now:  # By rounding.
