@@ -64,14 +64,25 @@ class Hooks:
             return None
         return self._parts.ownership.last_owner(self._home(registration))
 
-    def _lingers_for(self, registration: Registration) -> bool:
-        """Whether items that may be for the handler wait for their batch to fill."""
-        parts = self._parts
-        if not parts.batch_terms.lingers:
+    def _is_awaited(self, registrations: Sequence[Registration]) -> bool:
+        """Whether batches or items that may be for the handler linger, or are deferred.
+
+        A handler's items may be with any drain task.
+        """
+        parts, lock = self._parts, registrations[-1].lock
+        deferred = [each.in_flight.retries for each in parts.tasks.drain_tasks]
+        if any(each.holds(lock) for each in deferred):
+            return True
+        lingers = parts.batch_terms.lingers
+        if not (lingers or any(each.batches for each in deferred)):
             return False
-        if isinstance(parts.placement, TypePlacement) and registration.item_type:
-            return bool(parts.partitions[self._home(registration)].items)
-        return any(partition.items for partition in parts.partitions)
+        partitions = parts.partitions
+        if isinstance(parts.placement, TypePlacement) and registrations[-1].item_type:
+            partitions = [partitions[self._home(each)] for each in registrations]
+        return any(
+            partition.items and (lingers or partition.pausing is not None)
+            for partition in partitions
+        )
 
     def _home(self, registration: Registration) -> int:
         """Return the partition of a handler's type; else one by its number."""
@@ -87,8 +98,6 @@ class Hooks:
         called: Collection[Registration],
         now: float,
         drain_task: int,
-        *,
-        is_pause: bool,
     ) -> None:
         """Call each `on_tick` that is due, and each `on_idle` that may be called.
 
@@ -97,8 +106,6 @@ class Hooks:
             called: Handlers that got a batch in this cycle.
             now: The loop's time.
             drain_task: Which drain task calls.
-            is_pause: Whether nothing waits for the drain task, so that handlers may be
-                told to be idle.
         """
         times.got_items(called, now)
         busy = {each.lock for each in called}
@@ -111,9 +118,7 @@ class Hooks:
                     await turn.next()
         for key in due:
             if isinstance(key, HandlerLock) and key not in busy:
-                later: float | None = None
-                if is_pause:
-                    later = await self._idle(key, times.of[key], now, drain_task)
+                later = await self._idle(key, times.of[key], now, drain_task)
                 if later is None:
                     times.put_off(key, now)
                 else:
@@ -138,7 +143,7 @@ class Hooks:
         hook = registration.on_idle
         if hook is None or not registration.is_open:
             return None
-        if any(self._lingers_for(each) for each in registrations):
+        if self._is_awaited(registrations):
             return None
         # A handler that is at work elsewhere is not idle.
         mode = self._mode(registration, drain_task)
