@@ -192,3 +192,24 @@ async def test_a_handoff_does_not_delay_them_where_items_linger() -> None:
         await balancer.round(1)
         await asyncio.sleep(5.0)
         assert len(handler.times_of_ticks) == 7
+
+
+async def test_a_handler_of_two_types_waits_for_both_also_with_two_drain_tasks() -> (
+    None
+):
+    handler = RecordingHandler[Any]()
+    config = BatchQueueConfig[Any](
+        idle=STEADY,
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+    )
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, handler)
+        queue.add_handler(str, handler, linger=50.0)
+        assert queue.partition_of(1) != queue.partition_of("text")
+        await queue.produce("text")
+        before = handler.idle_calls
+        await asyncio.sleep(40.0)
+        assert handler.idle_calls == before
+        await asyncio.sleep(40.0)
+        assert handler.idle_calls > before

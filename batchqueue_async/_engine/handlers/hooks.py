@@ -73,14 +73,13 @@ class Hooks:
         deferred = [each.in_flight.retries for each in parts.tasks.drain_tasks]
         if any(each.holds(lock) for each in deferred):
             return True
-        lingers = parts.batch_terms.lingers
-        if not (lingers or any(each.batches for each in deferred)):
+        if not (parts.batch_terms.lingers or any(each.batches for each in deferred)):
             return False
         partitions = parts.partitions
         if isinstance(parts.placement, TypePlacement) and registrations[-1].item_type:
             partitions = [partitions[self._home(each)] for each in registrations]
         return any(
-            partition.items and (lingers or partition.pausing is not None)
+            partition.items and (partition.ages.linger or partition.pausing is not None)
             for partition in partitions
         )
 
