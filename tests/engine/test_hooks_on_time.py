@@ -213,3 +213,76 @@ async def test_a_handler_of_two_types_waits_for_both_also_with_two_drain_tasks()
         assert handler.idle_calls == before
         await asyncio.sleep(40.0)
         assert handler.idle_calls > before
+
+
+class Busy(Ticking):
+    """Two or three drain tasks are in it by turns, so it is never left alone."""
+
+    async def consume(self, batch: list[Any]) -> None:
+        del batch
+        await asyncio.sleep(1.0)
+
+
+@pytest.mark.parametrize("drain_tasks", [2, 3])
+async def test_ticks_that_waited_in_line_are_one(drain_tasks: int) -> None:
+    handler = Busy(0.27)
+    config = BatchQueueConfig[int](
+        consumer=handler,
+        drain_tasks=DrainTaskPolicy.fixed(drain_tasks),
+        partitions=PartitionPolicy.fixed(drain_tasks),
+        selector=lambda item, count: item % count,
+        max_batch=1,
+    )
+    async with BatchQueue("q", config) as queue:
+        for item in range(60):
+            await queue.produce(item)
+            await asyncio.sleep(0.17)
+        times = handler.times_of_ticks
+        await queue.shutdown(None)
+    assert len(times) > 5
+    assert len(set(times)) == len(times)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_tick_in_line_is_not_called_any_more_after_the_end(
+    *, closes: bool
+) -> None:
+    """Of its queue, or of its handler, whose `on_close` was called meanwhile."""
+
+    def tick() -> None:
+        handler.calls.append("on_tick")
+
+    handler = Busy(0.3, tick)
+    config = BatchQueueConfig[Any](
+        drain_tasks=DrainTaskPolicy.fixed(3),
+        partitions=PartitionPolicy.fixed(3),
+        selector=lambda item, _: int(item),
+    )
+    queue = BatchQueue[Any]("q", config)
+    await queue.start()
+    # The first drain task calls its hooks, and the others have its items.
+    queue.add_handler(int, handler)
+    await queue.produce(1)
+    await asyncio.sleep(0.5)
+    await queue.produce(2)
+    await asyncio.sleep(0.3)
+    assert queue._parts.handlers.of_exactly(int).lock._waiting, "it stands in line"  # type: ignore[union-attr]
+    if closes:
+        queue.remove_handler(int)
+    await queue.shutdown(None)
+    assert "on_tick" not in handler.calls[handler.calls.index("on_close") :]
+    assert handler.times_of_ticks == []
+
+
+async def test_a_late_tick_stands_for_one_that_is_due_at_once() -> None:
+    """By rounding the next one was due a moment later: both came at once."""
+    handler = Ticking(0.05)
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=handler)) as queue:
+        registration = queue._parts.handlers.consumer
+        assert registration is not None
+        ticks = registration.ticks
+        assert ticks is not None
+        for number in range(1000):
+            ticks.due = number / 1000
+            ticks.done(now := round(ticks.due + 3 * ticks.every, 6))
+            assert ticks.due - now > 0.04

@@ -65,10 +65,7 @@ class Hooks:
         return self._parts.ownership.last_owner(self._home(registration))
 
     def _is_awaited(self, registrations: Sequence[Registration]) -> bool:
-        """Whether batches or items that may be for the handler linger, or are deferred.
-
-        A handler's items may be with any drain task.
-        """
+        """Whether what may be for the handler lingers, or is deferred, anywhere."""
         parts, lock = self._parts, registrations[-1].lock
         deferred = [each.in_flight.retries for each in parts.tasks.drain_tasks]
         if any(each.holds(lock) for each in deferred):
@@ -140,13 +137,11 @@ class Hooks:
             # Another drain task has called it.
             return due
         hook = registration.on_idle
-        if hook is None or not registration.is_open:
-            return None
-        if self._is_awaited(registrations):
+        if hook is None or not self._may_call(registration):
             return None
         # A handler that is at work elsewhere is not idle.
         mode = self._mode(registration, drain_task)
-        if not lock.try_acquire(mode):
+        if self._is_awaited(registrations) or not lock.try_acquire(mode):
             return None
         lock.idled_at, lock.idle_calls = now, lock.idle_calls + 1
         await self._call_inside(hook, "on_idle", registration, mode)
@@ -162,11 +157,12 @@ class Hooks:
         Ticks that were missed count as one.
         """
         longest = self._parts.config.idle.longest
-        now = max(now, asyncio.get_running_loop().time())
-        if not registration.is_open:
+        clock = asyncio.get_running_loop().time
+        now = max(now, clock())
+        if not self._may_call(registration):
             return now + max(longest, ticks.every)
-        late, lock = ticks.late(now), registration.lock
-        if late >= 0:
+        lock = registration.lock
+        if ticks.late(now) >= 0:
             mode = self._mode(registration, drain_task)
             if not lock.try_acquire(mode):
                 # Other calls are inside: come later, but be late by one period at most.
@@ -175,10 +171,19 @@ class Hooks:
                 if (latest := ticks.next_due(now) + ticks.every) > now:
                     return min(now + longest, latest)
                 await self._parts.detector.enter_handler(lock, mode, drain_task)
+                now = max(now, clock())
+                if not self._may_call(registration) or ticks.late(now) < 0:
+                    # It was closed meanwhile, or another drain task has called it.
+                    lock.release(mode)
+                    return now
             ticks.done(now)
             await self._call_inside(ticks.hook, "on_tick", registration, mode)
         # Now, if the handler was removed meanwhile: it may be back.
         return now if ticks.due is None else ticks.due
+
+    def _may_call(self, registration: Registration) -> bool:
+        """Whether `on_idle` and `on_tick` may be called; a hook may close its queue."""
+        return registration.is_open and not self._parts.state.refuses_items
 
     def _mode(self, registration: Registration, drain_task: int | None) -> Exclusive:
         """Return the mode to enter a handler with, after noting it: see `recover`."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Hook
+
+
+# Of a period, how much earlier than due is in time.
+_ROUNDING = 1e-6
 
 
 class Ticks:
@@ -46,7 +51,9 @@ class Ticks:
         if self.due is None:
             # Its handler was removed just now.
             return
-        missed = (now - self.due) // self.every
+        # With what is due just now, and later by rounding.
+        missed = math.floor((now - self.due) / self.every + _ROUNDING)
         self.due += (missed + 1) * self.every
-        if self.due <= now:  # By rounding.
+        if self.due <= now:
+            # Where the clock's own steps are coarser than that.
             self.due += self.every
