@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 # Of a period, how much earlier than due is in time.
-_ROUNDING = 1e-6
+_ROUNDING = 1e-3
 
 
 class Ticks:
@@ -51,7 +51,7 @@ class Ticks:
         if self.due is None:
             # Its handler was removed just now.
             return
-        # With what is due just now, and later by rounding.
+        # With what is due just now, and by rounding a moment later.
         missed = math.floor((now - self.due) / self.every + _ROUNDING)
         self.due += (missed + 1) * self.every
         if self.due <= now:
