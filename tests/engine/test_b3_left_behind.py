@@ -338,7 +338,10 @@ async def test_one_that_goes_on_does_not_wait_for_itself(
     assert await queue.produce_many([0, 2, 4, 1 if drain_tasks == 2 else 3]) == 4
     await asyncio.sleep(100.0)
     # The first flush reports both batches.
-    answers = {"flush": (DeliveryError, type(None)), "produce": WouldDeadlock}
+    answers: dict[str, Any] = {
+        "flush": (DeliveryError, type(None)),
+        "produce": WouldDeadlock,
+    }
     expected = answers.get(act, (list, type(None)))
     assert [isinstance(each, expected) for each in came] == [True] * drain_tasks
     assert await queue.shutdown(None) == []
