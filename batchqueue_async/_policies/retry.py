@@ -126,7 +126,8 @@ class Retry(Value):
         wait_initial: Longest wait in seconds before the second attempt; it doubles
             for each further one. A wait is a random time from 0 to that.
         wait_max: Seconds that no wait exceeds.
-        deadline: Seconds from the first attempt after which none starts, or None.
+        deadline: Seconds from the first attempt after which no other is due, or None;
+            one that is due before may start later, if its drain task is at work then.
         retry_on: Exceptions worth another attempt; any other fails at once.
         split: Halve a batch that failed for good, until what fails is isolated and
             every other item is handled.

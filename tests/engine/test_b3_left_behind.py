@@ -1,9 +1,10 @@
 """B3 where a call is left behind: its handler is not entered until that has ended."""
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    DeliveryError,
     DrainTaskPolicy,
     IdleBackoff,
     PartitionPolicy,
+    SyncBatchQueue,
+    WouldDeadlock,
     by_type,
     in_thread,
     round_robin,
@@ -291,3 +295,85 @@ async def test_a_handler_that_comes_back_before_its_on_close_is_not_closed() -> 
                 queue.add_handler(int, handler)
                 assert queue.produce_nowait(1)
         assert calls in (["on_close"], ["consume", "on_close"])
+
+
+@pytest.mark.parametrize("drain_tasks", [1, 2])
+@pytest.mark.parametrize("act", ["flush", "shutdown", "close", "produce"])
+@pytest.mark.asyncio(loop_factories=["virtual"])
+async def test_one_that_goes_on_does_not_wait_for_itself(
+    act: str, drain_tasks: int
+) -> None:
+    """Its partitions wait for it: so it would wait for ever, and so would they."""
+    came: list[object] = []
+
+    async def go_on(batch: list[int]) -> None:
+        if batch[0] > 1:
+            return
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(10.0)
+        await asyncio.sleep(3.0)
+        waits: dict[str, Callable[[], Awaitable[object]]] = {
+            "flush": queue.flush,
+            "shutdown": lambda: queue.shutdown(None),
+            "close": lambda: queue.close(None),
+            "produce": lambda: queue.produce_many(range(2, 10)),
+        }
+        try:
+            came.append(await waits[act]())
+        except Exception as error:  # noqa: BLE001 - looked at below
+            came.append(error)
+
+    config = BatchQueueConfig[int](
+        consumer=go_on,
+        max_batch=1,
+        buffer_size=2,
+        handler_timeout=1.0,
+        on_error=lambda _batch, _error: None,
+        drain_tasks=DrainTaskPolicy.fixed(drain_tasks),
+        partitions=PartitionPolicy.fixed(2),
+        selector=lambda item, count: item % count,
+    )
+    queue = BatchQueue[int]("q", config)
+    await queue.start()
+    assert await queue.produce_many([0, 2, 4, 1 if drain_tasks == 2 else 3]) == 4
+    await asyncio.sleep(100.0)
+    # The first flush reports both batches.
+    answers: dict[str, Any] = {
+        "flush": (DeliveryError, type(None)),
+        "produce": WouldDeadlock,
+    }
+    expected = answers.get(act, (list, type(None)))
+    assert [isinstance(each, expected) for each in came] == [True] * drain_tasks
+    assert await queue.shutdown(None) == []
+    assert check_settled(queue).failed == drain_tasks
+
+
+@pytest.mark.real_time
+async def test_nor_does_a_thread() -> None:
+    """It cannot be stopped at its timeout, and waits for room in its own queue then."""
+    came: list[object] = []
+    go = threading.Event()
+
+    def go_on(batch: list[int]) -> None:
+        if batch[0] > 0:
+            return
+        go.wait(LIMIT)
+        try:
+            came.append(sync_queue.produce_many(range(1, 10)))
+        except WouldDeadlock as error:
+            came.append(error)
+
+    config = BatchQueueConfig[int](
+        consumer=in_thread(go_on),
+        max_batch=1,
+        buffer_size=2,
+        handler_timeout=0.05,
+        on_error=lambda _batch, _error: None,
+    )
+    async with asyncio.timeout(LIMIT), BatchQueue[int]("q", config) as queue:
+        sync_queue = SyncBatchQueue(queue)
+        await queue.produce_many([0, 1])
+        await until(lambda: queue.stats().failed == 1)
+        go.set()
+        await until(lambda: came)
+    assert isinstance(came[0], WouldDeadlock)

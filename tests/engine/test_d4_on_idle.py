@@ -344,7 +344,7 @@ async def test_it_does_not_keep_a_drain_task_awake_that_drains() -> None:
 
     loop = asyncio.get_running_loop()
     began = loop.time()
-    retry = Retry(attempts=3, wait_initial=60.0, wait_max=60.0)
+    retry = Retry(attempts=100, wait_initial=60.0, wait_max=60.0)
     config = BatchQueueConfig[object](retry=retry, shutdown_timeout=None)
     async with BatchQueue("q", config) as queue:
         queue.add_handler(int, handler)

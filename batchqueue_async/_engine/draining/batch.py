@@ -108,7 +108,7 @@ class Batch(Generic[T]):
         if registration is None or not registration.lock.stuck:
             return False
         return registration.lock.keeps_out(registration.mode) or any(
-            drain_task == stuck.drain_task
+            drain_task == stuck.call.drain_task
             or (
                 stuck.batch not in (None, self)
                 and not set(self.order_keys).isdisjoint(stuck.batch.order_keys)

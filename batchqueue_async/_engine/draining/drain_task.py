@@ -24,6 +24,7 @@ from batchqueue_async._log import logger
 from batchqueue_async._loop_time import LoopTurn, clock_of
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.hook_times import HookKey
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
@@ -218,6 +219,11 @@ class DrainTask(Generic[T]):
             self._hook_times = HookTimes(self._parts, self.index)
         return self._hook_times
 
+    def look_at_hook(self, key: HookKey, when: float) -> None:
+        """Have a hook looked at no later than this, if it is one that this calls."""
+        if self._hook_times is not None and self._hook_times.put_forward(key, when):
+            self.nap.wake()
+
     def _log_going_on(self) -> None:
         task = asyncio.current_task()
         logger.exception(
@@ -305,21 +311,18 @@ class DrainTask(Generic[T]):
         if handlers.has_retired and (retired := handlers.take_retired()):
             yield from self._close(retired)
         if called is not None:
-            yield from self._call_hooks(called, now, found=found)
+            yield from self._call_hooks(called, now)
         self.busy += max(0.0, self._clock() - now)
         return found, items
 
-    async def _call_hooks(
-        self, called: set[Registration | None], now: float, *, found: bool
-    ) -> None:
-        """Call `on_tick`; and `on_idle` of handlers without new or lingering items."""
+    async def _call_hooks(self, called: set[Registration | None], now: float) -> None:
+        """Call `on_tick`; and `on_idle` of handlers for which nothing is there."""
         if self.is_running:
             await self._parts.hooks.call_due(
                 self._due_hooks(),
                 {each for each in called if each is not None},
                 max(now, self._clock()),
                 self.index,
-                is_pause=found or not self._is_waited_for(),
             )
 
     async def _close(self, retired: list[Registration]) -> None:
@@ -332,9 +335,6 @@ class DrainTask(Generic[T]):
         finally:
             # If this was cut short, handlers that were not reached still need the call.
             handlers.put_back(retired)
-
-    def _is_waited_for(self) -> bool:
-        return bool(self.in_flight.retries.batches) or bool(self._schedule.waiting())
 
     def _waiting_now(self) -> list[Partition[T]]:
         """Return what waits; what comes after this look is news, and ends the nap."""

@@ -27,6 +27,7 @@ from batchqueue_async._policies.retry import pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._policies.handlers import ErrorHandler
@@ -222,6 +223,10 @@ class RetryQueue(Generic[T]):
         batch.is_deferred = True
         batch.pause_partitions()
 
+    def holds(self, lock: HandlerLock) -> bool:
+        """Whether a batch of this handler is here."""
+        return bool(self.batches) and lock in self._see().locks
+
     def note_due_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
         last = self._see().last
@@ -279,13 +284,15 @@ class RetryQueue(Generic[T]):
 class Dues(Generic[T]):
     """When batches of one list are due: of thousands, new ones alone are looked at."""
 
-    __slots__ = ("_seen", "batches", "last", "soonest")
+    __slots__ = ("_seen", "batches", "last", "locks", "soonest")
 
     def __init__(self, batches: list[Batch[T]]) -> None:
         self.batches = batches
         self._seen = 0
         # The last due time of each order key, and the earliest of all.
         self.last: dict[OrderKey, float] = {}
+        # The locks of their handlers.
+        self.locks: set[HandlerLock] = set()
         self.soonest = math.inf
 
     def note_new(self) -> None:
@@ -300,6 +307,7 @@ class Dues(Generic[T]):
         for key in keys:
             if key not in last or last[key] < due:
                 last[key] = due
+        self.locks.update(lock for lock, _ in keys[:1])
         self.soonest = min(self.soonest, due)
         self._seen += 1
 

@@ -18,6 +18,7 @@ from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
+from batchqueue_async._engine.handlers.unstoppable_call import is_left_behind
 from batchqueue_async._functions import require_run
 from batchqueue_async._loop_time import LONG_AGO
 
@@ -116,7 +117,7 @@ class HandlerLock:
 
     def forget(self, mode: Exclusive) -> None:
         """Take a holder that was cut off out of the line, or out of the handler."""
-        if any(each.mode == mode for each in self.stuck):
+        if any(each.call.mode == mode for each in self.stuck):
             # A call that cannot be stopped is still inside.
             return
         self._waiting = tuple(each for each in self._waiting if each[0] != mode)
@@ -160,7 +161,7 @@ class HandlerLock:
 
     def keeps_out(self, mode: Hashable) -> bool:
         """Whether nobody with this mode comes in before a stuck call has ended."""
-        return any(excludes(mode, each.mode) for each in self.stuck)
+        return any(excludes(mode, each.call.mode) for each in self.stuck)
 
     def belongs_to(self, detector: DeadlockDetector) -> None:
         """Learn whose calls enter by it, before any does."""
@@ -259,10 +260,7 @@ class HandlerCall:
     def run(
         self, running: Coroutine[Any, Any, object], registration: Registration
     ) -> Awaitable[object] | None:
-        """Return what to await: steps, for a cycle's first call or after a slow one.
-
-        None if it has ended in its first step.
-        """
+        """Return what to await, in steps if it is first or was slow; None if over."""
         calls = self.detector.calls
         if calls.is_first or not registration.was_quick:
             calls.is_first, registration.was_quick = False, True
@@ -317,7 +315,8 @@ class HandlerCall:
     @property
     def permit(self) -> Permit | None:
         """The permit of its drain task, where queues share drain tasks."""
-        return None if self.drain_task is None else self.detector.permit
+        is_without = self.drain_task is None or is_left_behind(self)
+        return None if is_without else self.detector.permit
 
     @property
     def is_waiting(self) -> bool:

@@ -62,7 +62,7 @@ class HookTimes:
         self._put_off: dict[HookKey, int] = {}
         # Of handlers and ownership, as of the last look at both.
         self._version = (-1, -1)
-        # The registrations of each hook's handler.
+        # The registrations of each hook's handler, those of other drain tasks included.
         self.of: dict[HookKey, list[Registration]] = {}
 
     def next_due(self) -> float:
@@ -110,23 +110,35 @@ class HookTimes:
             due = max(now, next_idle(lock, self._parts.config.idle))
             if due < self._times.get(lock, due):
                 self.put(lock, due)
-            if ticks is not None and ticks.due is None:
-                # It may have been opened just now.
-                self.put(ticks, now)
+            if ticks is not None and ticks.due is None and handler.is_open:
+                # It was opened just now, maybe for a drain task that calls its hooks.
+                for drain_task in self._parts.tasks.drain_tasks:
+                    drain_task.look_at_hook(ticks, now)
+
+    def put_forward(self, key: HookKey, when: float) -> bool:
+        """Have a hook looked at no later than this; returns whether that is news."""
+        is_news = self._times.get(key, when) > when
+        if is_news:
+            self.put(key, when)
+        return is_news
 
     def _renew(self) -> None:
         handlers, ownership = self._parts.handlers, self._parts.ownership
         version = (handlers.version, ownership.version)
         if version == self._version:
             return
-        of: dict[HookKey, list[Registration]] = {}
+        every: dict[HookKey, list[Registration]] = {}
+        own: set[HookKey] = set()
         owns = self._parts.hooks.owns_hooks_of
         for each in handlers:
-            if each.has_hooks and owns(self._drain_task, each):
-                if each.on_idle is not None:
-                    of.setdefault(each.lock, []).append(each)
-                if each.ticks is not None:
-                    of.setdefault(each.ticks, []).append(each)
+            if each.has_hooks:
+                hooks = each.lock if each.on_idle is not None else None, each.ticks
+                keys = [key for key in hooks if key is not None]
+                for key in keys:
+                    every.setdefault(key, []).append(each)
+                if owns(self._drain_task, each):
+                    own.update(keys)
+        of = {key: types for key, types in every.items() if key in own}
         times = {key: self._times.get(key, LONG_AGO) for key in of}
         self._put_off = {key: self._put_off.get(key, 0) for key in of}
         self.of, self._times = of, times

@@ -64,14 +64,21 @@ class Hooks:
             return None
         return self._parts.ownership.last_owner(self._home(registration))
 
-    def _lingers_for(self, registration: Registration) -> bool:
-        """Whether items that may be for the handler wait for their batch to fill."""
-        parts = self._parts
-        if not parts.batch_terms.lingers:
+    def _is_awaited(self, registrations: Sequence[Registration]) -> bool:
+        """Whether what may be for the handler lingers, or is deferred, anywhere."""
+        parts, lock = self._parts, registrations[-1].lock
+        deferred = [each.in_flight.retries for each in parts.tasks.drain_tasks]
+        if any(each.holds(lock) for each in deferred):
+            return True
+        if not (parts.batch_terms.lingers or any(each.batches for each in deferred)):
             return False
-        if isinstance(parts.placement, TypePlacement) and registration.item_type:
-            return bool(parts.partitions[self._home(registration)].items)
-        return any(partition.items for partition in parts.partitions)
+        partitions = parts.partitions
+        if isinstance(parts.placement, TypePlacement) and registrations[-1].item_type:
+            partitions = [partitions[self._home(each)] for each in registrations]
+        return any(
+            partition.items and (partition.ages.linger or partition.pausing is not None)
+            for partition in partitions
+        )
 
     def _home(self, registration: Registration) -> int:
         """Return the partition of a handler's type; else one by its number."""
@@ -87,8 +94,6 @@ class Hooks:
         called: Collection[Registration],
         now: float,
         drain_task: int,
-        *,
-        is_pause: bool,
     ) -> None:
         """Call each `on_tick` that is due, and each `on_idle` that may be called.
 
@@ -97,8 +102,6 @@ class Hooks:
             called: Handlers that got a batch in this cycle.
             now: The loop's time.
             drain_task: Which drain task calls.
-            is_pause: Whether nothing waits for the drain task, so that handlers may be
-                told to be idle.
         """
         times.got_items(called, now)
         busy = {each.lock for each in called}
@@ -111,9 +114,7 @@ class Hooks:
                     await turn.next()
         for key in due:
             if isinstance(key, HandlerLock) and key not in busy:
-                later: float | None = None
-                if is_pause:
-                    later = await self._idle(key, times.of[key], now, drain_task)
+                later = await self._idle(key, times.of[key], now, drain_task)
                 if later is None:
                     times.put_off(key, now)
                 else:
@@ -136,13 +137,11 @@ class Hooks:
             # Another drain task has called it.
             return due
         hook = registration.on_idle
-        if hook is None or not registration.is_open:
-            return None
-        if any(self._lingers_for(each) for each in registrations):
+        if hook is None or not self._may_call(registration):
             return None
         # A handler that is at work elsewhere is not idle.
         mode = self._mode(registration, drain_task)
-        if not lock.try_acquire(mode):
+        if self._is_awaited(registrations) or not lock.try_acquire(mode):
             return None
         lock.idled_at, lock.idle_calls = now, lock.idle_calls + 1
         await self._call_inside(hook, "on_idle", registration, mode)
@@ -158,11 +157,12 @@ class Hooks:
         Ticks that were missed count as one.
         """
         longest = self._parts.config.idle.longest
-        now = max(now, asyncio.get_running_loop().time())
-        if not registration.is_open:
+        clock = asyncio.get_running_loop().time
+        now = max(now, clock())
+        if not self._may_call(registration):
             return now + max(longest, ticks.every)
-        late, lock = ticks.late(now), registration.lock
-        if late >= 0:
+        lock = registration.lock
+        if ticks.late(now) >= 0:
             mode = self._mode(registration, drain_task)
             if not lock.try_acquire(mode):
                 # Other calls are inside: come later, but be late by one period at most.
@@ -171,9 +171,19 @@ class Hooks:
                 if (latest := ticks.next_due(now) + ticks.every) > now:
                     return min(now + longest, latest)
                 await self._parts.detector.enter_handler(lock, mode, drain_task)
+                now = max(now, clock())
+                if not self._may_call(registration) or ticks.late(now) < 0:
+                    # It was closed meanwhile, or another drain task has called it.
+                    lock.release(mode)
+                    return now
             ticks.done(now)
             await self._call_inside(ticks.hook, "on_tick", registration, mode)
-        return ticks.next_due(now)
+        # Now, if the handler was removed meanwhile: it may be back.
+        return now if ticks.due is None else ticks.due
+
+    def _may_call(self, registration: Registration) -> bool:
+        """Whether `on_idle` and `on_tick` may be called; a hook may close its queue."""
+        return registration.is_open and not self._parts.state.refuses_items
 
     def _mode(self, registration: Registration, drain_task: int | None) -> Exclusive:
         """Return the mode to enter a handler with, after noting it: see `recover`."""

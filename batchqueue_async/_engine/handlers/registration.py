@@ -232,8 +232,12 @@ class Registration:
     def adopt(self, known: Registration) -> None:
         """Share lock, ticks and `on_open` with its handler's other registrations."""
         self.lock = known.lock
+        if known is self:
+            return
         self.ticks = known.ticks
-        if known is not self and self.opening is not None:
+        if self.ticks is not None:
+            self.ticks.types += 1
+        if self.opening is not None:
             self.opening = known.opening
             self._open_first()
 

@@ -214,6 +214,8 @@ class HandlerRegistry:
         """
         if gone is not None:
             self.has_retired = True
+            if gone.ticks is not None:
+                gone.ticks.leave()
             if gone.on_close is not None:
                 self.retired = (*self.retired, gone)
             else:

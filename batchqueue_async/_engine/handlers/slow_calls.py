@@ -22,6 +22,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HELD_UP,
     HandlerCall,
 )
+from batchqueue_async._engine.handlers.unstoppable_call import is_left_behind
 from batchqueue_async._functions import require_run
 from batchqueue_async._log import RepeatedFailures, logger
 from batchqueue_async._loop_time import ThreadUse
@@ -116,7 +117,7 @@ class RunningCalls:
     def end_those_of(self, drain_task: int) -> None:
         """End the calls that a drain task waits for: it was cut off in one of them."""
         for call in list(self.inside):
-            if call.is_of(drain_task):
+            if call.is_of(drain_task) and not is_left_behind(call):
                 call.end()
 
     def stop_idle_timer(self) -> None:

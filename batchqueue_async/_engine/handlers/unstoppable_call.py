@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._log import logger
@@ -17,16 +16,17 @@ if TYPE_CHECKING:
 class Stuck:
     """A call that is inside and cannot be stopped."""
 
-    __slots__ = ("batch", "drain_task", "mode")
+    __slots__ = ("batch", "call")
 
-    def __init__(
-        self, mode: Hashable, batch: Batch[Any] | None, drain_task: int | None
-    ) -> None:
-        self.mode = mode
+    def __init__(self, call: HandlerCall, batch: Batch[Any] | None) -> None:
+        self.call = call
         # The batch that it was given; None if it is a hook.
         self.batch = batch
-        # The drain task that called: with another call it would enter twice.
-        self.drain_task = drain_task
+
+
+def is_left_behind(call: HandlerCall) -> bool:
+    """Whether its drain task goes on without it, since it could not be stopped."""
+    return call.lock is not None and any(each.call is call for each in call.lock.stuck)
 
 
 def outlive(
@@ -37,21 +37,24 @@ def outlive(
 ) -> None:
     """Give a call up, and keep all others out of its handler until its rest ends.
 
-    The partitions of its batch stay paused until then.
+    The partitions of its batch stay paused until then. Who waits for these waits for
+    it, so to the wait-for graph it is not over.
     """
     calls, lock, registration = parts.running_calls, call.lock, call.registration
     assert lock is not None
     assert registration is not None
-    stuck = Stuck(call.mode, batch, call.drain_task)
+    stuck = Stuck(call, batch)
     if batch is not None:
         batch.pause_partitions(call)
     calls.inside[call] = False
     lock.stuck = (*lock.stuck, stuck)
+    call.is_over = False
 
     def ended(_: asyncio.Future[Any]) -> None:
+        call.is_over = True
         calls.inside.pop(call, None)
         lock.stuck = tuple(each for each in lock.stuck if each is not stuck)
-        lock.release(stuck.mode)
+        lock.release(call.mode)
         if batch is not None:
             batch.resume_partitions(call)
         parts.tasks.wake()

@@ -39,6 +39,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
     HandlerLock,
 )
+from batchqueue_async._engine.handlers.unstoppable_call import is_left_behind
 from batchqueue_async._policies.errors import WouldDeadlock
 from batchqueue_async._policies.value import Value
 
@@ -64,11 +65,14 @@ class DrainTaskNode(Value):
         at_lock = self.detector.at_lock.get(self.drain_task)
         if at_lock is not None:
             return self.detector.waits_inside(*at_lock)
-        return self.detector.waits_of(
-            lambda call: (
-                call.drain_task == self.drain_task
-                and not isinstance(call, BackgroundCall)
-            )
+        return self.detector.waits_of(self._waits_for)
+
+    def _waits_for(self, call: HandlerCall) -> bool:
+        if is_left_behind(call):
+            # It keeps its partitions, and batches of others, from being delivered.
+            return True
+        return call.drain_task == self.drain_task and not isinstance(
+            call, BackgroundCall
         )
 
 

@@ -80,7 +80,7 @@ class Handoffs:
             self._parts.ownership.grant(index, move.new)
         else:
             self._parts.ownership.restore(index)
-        move.partition.notify()
+        _wake_owner(move.partition)
         self._under_way.remove(move)
 
     def call_off(self) -> None:
@@ -88,6 +88,13 @@ class Handoffs:
         while self._under_way:
             move = self._under_way[-1]
             self._parts.ownership.restore(move.partition.index)
-            move.partition.notify()
+            _wake_owner(move.partition)
             # Last: if this is cut short, the next call does the move again.
             del self._under_way[-1]
+
+
+def _wake_owner(partition: Partition[Any]) -> None:
+    """Have its drain task look at it, whatever lingers: hooks may be due there."""
+    partition.notify()
+    if partition.owner is not None:
+        partition.owner.wake()
