@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any, Self, TypeAlias
 
 from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
@@ -258,23 +259,24 @@ class BatchQueueManager(OfOneProcess):
     def _current_closing(self) -> ManagerShutdown:
         if self._closing is None or self._closing.task.done():
             self._closing = ManagerShutdown(
-                self._next_to_end, lambda: list(self._ending.values())
+                lambda: self.queues,
+                self._next_to_end,
+                lambda: list(self._ending.values()),
             )
         return self._closing
 
     def _is_called_from_handler(self) -> bool:
         return any(handler_call(parts_of(each).detector) for each in self.queues)
 
-    def _next_to_end(self, seen: set[int]) -> BatchQueue[Any] | None:
+    def _next_to_end(
+        self, seen: set[BatchQueue[Any]], among: set[BatchQueue[Any]] | None
+    ) -> BatchQueue[Any] | None:
         """Return a queue that ends already, else the last created one."""
-        for queue in self._ending.values():
-            if id(queue) not in seen:
+        for queue in chain(self._ending.values(), reversed(self._queues.values())):
+            if queue not in seen and (among is None or queue in among):
+                self._move_to_ending(queue)
                 return queue
-        if not self._queues:
-            return None
-        queue = next(reversed(self._queues.values()))
-        self._move_to_ending(queue)
-        return queue
+        return None
 
     def _move_to_ending(self, queue: BatchQueue[Any]) -> None:
         # In this order: what strikes in between leaves no queue that nobody knows.

@@ -20,21 +20,30 @@ class ManagerShutdown:
     """One shutdown, shared by all callers that ask for one while it is under way.
 
     Args:
-        next_queue: Returns the next queue to end that is not among the given ones.
+        queues: Returns all queues.
+        next_queue: Returns the next queue to end: none of the first ones, and, unless
+            these are None, one of the second ones.
         under_way: Returns the queues whose shutdown has begun.
     """
 
     def __init__(
         self,
-        next_queue: Callable[[set[int]], BatchQueue[Any] | None],
+        queues: Callable[[], Iterable[BatchQueue[Any]]],
+        next_queue: Callable[
+            [set[BatchQueue[Any]], set[BatchQueue[Any]] | None], BatchQueue[Any] | None
+        ],
         under_way: Callable[[], Iterable[BatchQueue[Any]]],
     ) -> None:
+        self._queues = queues
         self._next_queue = next_queue
         self._under_way = under_way
         self._loop = asyncio.get_running_loop()
         self._deadlines: list[float] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_late = False
+        # Those that there were at the deadline, or when the last caller came after it.
+        # Others are left: where each item creates its queue anew, one always comes.
+        self._last: set[BatchQueue[Any]] | None = None
         # Whether a caller wants leftovers to go to `on_error`.
         self._tells = False
         # How many callers wait for the lists of leftovers.
@@ -51,6 +60,8 @@ class ManagerShutdown:
         # Whoever comes later may come because nothing moves.
         for queue in self._under_way():
             parts_of(queue).tasks.wake()
+        if self._is_late:
+            self._last = {*self._queues()}
         if deadline is not None:
             self._deadlines.append(deadline)
             self._set_timer()
@@ -109,10 +120,10 @@ class ManagerShutdown:
     async def _run(self) -> None:
         # An eager task gets here before its first caller has said what it wants.
         await asyncio.sleep(0)
-        seen: set[int] = set()
+        seen: set[BatchQueue[Any]] = set()
         try:
-            while (queue := self._next_queue(seen)) is not None:
-                seen.add(id(queue))
+            while (queue := self._next_queue(seen, self._last)) is not None:
+                seen.add(queue)
                 try:
                     await self._end(queue)
                 except Exception:  # noqa: BLE001 - one failure does not stop the rest
@@ -148,6 +159,6 @@ class ManagerShutdown:
             self._timer = self._loop.call_at(min(self._deadlines), self._expire)
 
     def _expire(self) -> None:
-        self._is_late = True
+        self._is_late, self._last = True, {*self._queues()}
         for queue in self._under_way():
             parts_of(queue).lifecycle.shorten_deadline(0.0)

@@ -14,6 +14,9 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
+from batchqueue_async._engine.partitions.audited_partition import audited as kind_of
+from batchqueue_async._engine.partitions.partition import Partition
+from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import check_accounts, check_settled
 
 SIZE = 7
@@ -44,6 +47,20 @@ async def test_each_way_in_is_counted(when_full: WhenFull, partitions: int) -> N
         accepted += sum(queue.offer(item) is Offer.ACCEPTED for item in range(20))
         stats = check_accounts(queue)
         assert stats.accepted == accepted
+    assert check_settled(queue).accepted == accepted
+    assert queue.stats().unaccounted == 0
+
+
+@pytest.mark.parametrize("at", range(14))
+async def test_those_in_between_too(at: int) -> None:
+    """A tracer's or profiler's function may offer, as one that logs does."""
+    offers: list[Offer] = []
+    kind = kind_of(Partition)
+    async with BatchQueue("q", audited(WhenFull.WAIT, 1)) as queue:
+        once = Once(at, lambda: offers.append(queue.offer(99)))
+        with before_each_line_of(kind._set_limits, Partition._set_limits, act=once):
+            accepted = sum(queue.produce_nowait(item) for item in range(5))
+    accepted += offers.count(Offer.ACCEPTED)
     assert check_settled(queue).accepted == accepted
     assert queue.stats().unaccounted == 0
 

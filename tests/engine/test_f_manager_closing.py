@@ -310,3 +310,49 @@ async def test_a_queue_that_its_user_shuts_down_is_waited_for() -> None:
         await cancelled(asyncio.create_task(queue.shutdown()))
         gate.set()
     assert handler.handled == list(range(10))
+
+
+class TestAProgramThatCreatesItsQueueForEachItem:
+    """Its manager's end is due at the deadline, though one queue always comes."""
+
+    @staticmethod
+    async def feed(manager: BatchQueueManager, handler: RecordingHandler[int]) -> None:
+        while True:
+            config = BatchQueueConfig[int](consumer=handler)
+            queue = await manager.get_or_create("q", config)
+            await queue.produce(1)
+            await asyncio.sleep(0.0001)
+
+    @pytest.mark.parametrize("leaves", [True, False])
+    async def test_all_ends_at_the_deadline(self, *, leaves: bool) -> None:
+        manager = BatchQueueManager(shutdown_timeout=0.1)
+        handler = RecordingHandler[int](delay=0.001)
+        feeding = asyncio.create_task(self.feed(manager, handler))
+        await until(lambda: bool(handler.handled))
+        async with asyncio.timeout(10):
+            await (manager.close() if leaves else manager.shutdown_all(0.1))
+        feeding.cancel()
+        async with asyncio.timeout(10):
+            await manager.shutdown_all()
+        assert manager.queues == ()
+
+    @virtual
+    async def test_who_comes_after_the_deadline_has_the_later_ones_ended(self) -> None:
+        manager = BatchQueueManager()
+
+        async def takes_its_time(*_: object) -> None:
+            await asyncio.sleep(0.5)
+
+        stuck = RecordingHandler[int](gate=asyncio.Event())
+        config = BatchQueueConfig[int](consumer=stuck, on_error=takes_its_time)
+        first = await manager.create("first", config)
+        await first.produce(1)
+        closing = asyncio.create_task(manager.close())
+        await turns()
+        manager.shorten_deadline()
+        await asyncio.sleep(0.2)
+        later = await manager.create("later", BatchQueueConfig(consumer=stuck))
+        await later.produce(2)
+        await manager.shutdown_all(1.0)
+        assert check_settled(later).returned == 1
+        await closing

@@ -36,11 +36,9 @@ class AuditedPartition(Partition[T]):
             self.entered += more
 
     def _set_limits(self) -> None:
-        try:
-            super()._set_limits()
-        finally:
-            self.has_fast_path = False
-            self.limit = self.guarded_limit = 0
+        # Not those of `super` first: what came in before they are 0 was not counted.
+        self.has_fast_path = False
+        self.limit = self.guarded_limit = 0
 
     def _drop(self, waiting: int, passed: int) -> None:
         """Drop, and count the items as entered that were displaced at once."""
