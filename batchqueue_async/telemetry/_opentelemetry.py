@@ -19,16 +19,15 @@ from opentelemetry.metrics import (
 )
 
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
-from batchqueue_async._engine.handler_stats import SECONDS, SIZES
 from batchqueue_async._engine.manager import BatchQueueManager, on_create
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._version import __version__
+from batchqueue_async.telemetry._growing_counts import GrowingCounts
 from batchqueue_async.telemetry._metric_table import (
     HISTOGRAMS,
     METRICS,
     Metric,
-    values_of,
 )
 from batchqueue_async.telemetry._source import (
     PATIENCE,
@@ -163,14 +162,15 @@ class _Observed:
         self._told: set[str] = set()
         # The last figures of queues, which this collection has.
         self._ended: list[Reading] = []
+        self._counts = GrowingCounts()
         self.record: tuple[Callable[..., None], ...] = tuple(
             meter.create_histogram(
                 each.name,
                 each.unit,
                 each.description,
-                explicit_bucket_boundaries_advisory=list(bounds),
+                explicit_bucket_boundaries_advisory=list(each.bounds),
             ).record
-            for each, bounds in zip(HISTOGRAMS, (SIZES, SECONDS), strict=True)
+            for each in HISTOGRAMS
         )
         for metric in METRICS:
             self._create(meter, metric)
@@ -192,9 +192,10 @@ class _Observed:
         names = tuple(f"batchqueue.{each}" for each in ("queue", *metric.labels))
 
         def observe(_: CallbackOptions) -> Iterable[Observation]:
+            found = self._counts.values_of(metric, self._read(metric.name))
             return [
                 Observation(value, dict(zip(names, labels, strict=True)))
-                for labels, value in values_of(metric, self._read(metric.name)).items()
+                for labels, value in found.items()
             ]
 
         create(metric.name, [observe], metric.unit, metric.description)
@@ -210,6 +211,8 @@ class _Observed:
                     ended = (each for source in known for each in source.take_ended())
                     self._ended = [*{each.identity: each for each in ended}.values()]
                 self._readings = self._together(found)
+                if begins:
+                    self._counts.forget(self._readings)
                 self._read_of, self._read_at = known, time.monotonic()
             self._told.add(metric)
             return self._readings

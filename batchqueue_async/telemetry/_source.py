@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
-from weakref import ref
+from weakref import WeakKeyDictionary
 
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
@@ -46,6 +46,20 @@ PATIENCE = 0.5
 _MOST_ENDED = 1_000
 
 _HERE = (BatchQueue, SyncBatchQueue, BatchQueueManager, LoopThread)
+
+
+class Identity:
+    """Stands for one queue, and keeps nothing of it."""
+
+    __slots__ = ("__weakref__",)
+
+
+_identities: WeakKeyDictionary[BatchQueue[Any], Identity] = WeakKeyDictionary()
+
+
+def _identity_of(queue: BatchQueue[Any]) -> Identity:
+    # Atomic: two threads that look for the first time get the same one.
+    return _identities.setdefault(queue, Identity())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +156,11 @@ class Source:
         self, queues: list[BatchQueue[Any]], *, loop_responds: bool
     ) -> list[Reading]:
         return [
-            Reading(_identity(queue), self._overview(parts), loop_responds, parts.state)
+            Reading(
+                _identity_of(queue), self._overview(parts), loop_responds, parts.state
+            )
             for queue, parts in ((queue, parts_of(queue)) for queue in queues)
         ]
-
-
-def _identity(queue: BatchQueue[Any]) -> object:
-    """Return what is the same for this queue alone, whatever has its number later."""
-    known = ref(queue)
-    hash(known)  # which it keeps, and has not got any more if the queue has gone
-    return known
 
 
 def _watched(target: object) -> tuple[Watched, ...]:
