@@ -8,11 +8,12 @@ OpenTelemetry's SDK makes negative deltas of it.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from operator import add, lt, sub
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from batchqueue_async.telemetry._metric_table import (
     HistogramMetric,
@@ -32,6 +33,9 @@ _MOST_NAMES: Final = 1_000
 _OF_PARTS: Final = {"handler", "drain_task"}
 
 
+_everywhere: WeakSet[GrowingCounts] = WeakSet()
+
+
 class GrowingCounts:
     """What was counted under each name, by whatever queues had it.
 
@@ -39,13 +43,14 @@ class GrowingCounts:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._sums: dict[str, dict[Series, Counts]] = {}
         # What was seen of each queue: as long as it, or a reading of it, may be told.
         self._seen: WeakKeyDictionary[Identity, dict[Series, Counts]] = (
             WeakKeyDictionary()
         )
         self._seen_elsewhere: dict[object, dict[Series, Counts]] = {}
+        _everywhere.add(self)
 
     def values_of(
         self, metric: Metric, readings: Iterable[Reading]
@@ -55,7 +60,7 @@ class GrowingCounts:
             return values_of(metric, readings)
         is_of_part = not _OF_PARTS.isdisjoint(metric.labels)
         found: dict[tuple[str, ...], float] = {}
-        with self._lock:
+        with self.lock:
             for each in readings:
                 for labels, value in values_of(metric, [each]).items():
                     series = metric.name, labels
@@ -68,7 +73,7 @@ class GrowingCounts:
     ) -> dict[tuple[str, ...], Counts]:
         """Return each class's count, and then the total, by queue and handler."""
         found: dict[tuple[str, ...], Counts] = {}
-        with self._lock:
+        with self.lock:
             for each in readings:
                 for labels, counts in histograms_of(metric, each).items():
                     series = metric.name, labels
@@ -77,7 +82,7 @@ class GrowingCounts:
 
     def forget(self, readings: Sequence[Reading]) -> None:
         """Keep no more names than may come again, beside those that are here."""
-        with self._lock:
+        with self.lock:
             here = {each.identity for each in readings}
             _keep_some(self._seen_elsewhere, here)
             _keep_some(self._sums, {each.stats.name for each in readings})
@@ -112,3 +117,13 @@ def _keep_some(known: dict[Any, Any], here: set[Any]) -> None:
     gone = [each for each in known if each not in here]
     for each in gone[:-_MOST_NAMES]:
         del known[each]
+
+
+def _unlock_in_child() -> None:
+    """Renew locks: whoever had one when this child was forked is not here."""
+    for counts in _everywhere:
+        counts.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_unlock_in_child)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -207,3 +208,13 @@ def test_readers_at_once_count_nothing_twice() -> None:
 
     asyncio.run(main())
     assert deltas.sums["batchqueue.items.accepted", "q"] == total
+
+
+@pytest.mark.real_time
+def test_a_child_that_is_forked_during_a_look_can_look() -> None:
+    counts = growing.GrowingCounts()
+    with counts.lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if counts.lock.acquire(timeout=1.0) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -365,3 +365,22 @@ def test_a_viewer_who_does_not_read_holds_nobody_up(path: Path) -> None:
             closing.start()
             closing.join(30.0)
             assert not closing.is_alive()
+
+
+WITHOUT_SOCKETS = """
+import os
+import socket
+del os.fork, os.register_at_fork
+from batchqueue_async._command import main
+from batchqueue_async.telemetry import web_view
+del socket.AF_UNIX
+raise SystemExit(main(["top", "queues.sock"]))
+"""
+
+
+def test_where_there_are_no_unix_sockets_and_no_fork_it_says_so() -> None:
+    """As on Windows, where each command and `web_view` failed as it was imported."""
+    command = [sys.executable, "-c", WITHOUT_SOCKETS]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    says = "a view needs unix sockets, which Python has not here: use `web_view`\n"
+    assert (ended.returncode, ended.stderr) == (1, says)
