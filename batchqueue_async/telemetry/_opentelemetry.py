@@ -29,6 +29,7 @@ from batchqueue_async.telemetry._metric_table import (
     METRICS,
     Metric,
 )
+from batchqueue_async.telemetry._no_harm import NoHarm
 from batchqueue_async.telemetry._source import (
     PATIENCE,
     Reading,
@@ -262,6 +263,7 @@ class _Recorder:
         self.record = record
         self.users = 0
         self._size, self._seconds = record
+        self._no_harm = NoHarm(queue=queue)
         self._of = cache(
             lambda handler: {
                 "batchqueue.queue": queue,
@@ -270,10 +272,17 @@ class _Recorder:
         )
 
     def cut(self, handler: str, size: int) -> None:
-        self._size(size, self._of(handler))
+        # What it raised would be taken for the drain task's.
+        try:
+            self._size(size, self._of(handler))
+        except Exception as error:  # noqa: BLE001 - whatever a provider raises
+            self._no_harm.tell(error)
 
     def called(self, handler: str, seconds: float) -> None:
-        self._seconds(seconds, self._of(handler))
+        try:
+            self._seconds(seconds, self._of(handler))
+        except Exception as error:  # noqa: BLE001 - whatever a provider raises
+            self._no_harm.tell(error)
 
 
 def _leave(listeners: list[Any], recorder: _Recorder) -> None:

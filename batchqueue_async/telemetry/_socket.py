@@ -239,7 +239,7 @@ class SocketFeed:
 
 def _unix_socket() -> socket.socket:
     if not hasattr(socket, "AF_UNIX"):
-        msg = "a view needs unix sockets, which Python has not here: use `web_view`"
+        msg = "a view needs unix sockets, which Python has not here: use web_view"
         raise BatchQueueError(msg)
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 

@@ -27,6 +27,7 @@ from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import require_callable
 from batchqueue_async._version import __version__
+from batchqueue_async.telemetry._no_harm import NoHarm
 
 T = TypeVar("T")
 
@@ -103,9 +104,14 @@ class _LinkedHandler(Generic[T]):
 
         def span(batch: list[T]) -> Span:
             count = {"messaging.batch.message_count": len(batch)}
-            return start(links=self._links(batch), attributes=count)
+            try:
+                return start(links=self._links(batch), attributes=count)
+            except Exception as error:  # noqa: BLE001 - whatever a provider raises
+                no_harm.tell(error)
+                return INVALID_SPAN
 
-        self.consume = _inside(span, consume)
+        no_harm = NoHarm(handler=self.__qualname__)
+        self.consume = _inside(span, consume, no_harm)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - hooks, `tick_every`...
         if name == "_handler" or attribute_of(self._handler, name, self) is self:
@@ -129,17 +135,31 @@ class _LinkedHandler(Generic[T]):
 
 
 def _inside(
-    start: Callable[[Any], Span], call: Callable[[Any], Any]
+    start: Callable[[Any], Span], call: Callable[[Any], Any], no_harm: NoHarm
 ) -> Callable[[Any], Any]:
     """Return `call`, async if it is, so that each call is inside of a span."""
 
+    def end(span: Span) -> None:
+        # Whatever became of the batch: it would fail by this, and be tried again.
+        try:
+            span.end()
+        except Exception as error:  # noqa: BLE001 - whatever a provider raises
+            no_harm.tell(error)
+
     async def call_async(batch: object) -> object:
-        with use_span(start(batch), end_on_exit=True):
-            return await call(batch)
+        span = start(batch)
+        try:
+            with use_span(span):
+                return await call(batch)
+        finally:
+            end(span)
 
     async def finish(span: Span, rest: Awaitable[object]) -> object:
-        with use_span(span, end_on_exit=True):
-            return await rest
+        try:
+            with use_span(span):
+                return await rest
+        finally:
+            end(span)
 
     def call_sync(batch: object) -> object:
         span = start(batch)
@@ -152,7 +172,7 @@ def _inside(
             rest = finish(span, result) if isawaitable(result) else None
         finally:
             if rest is None:
-                span.end()
+                end(span)
         return rest or result
 
     return call_async if is_async(call) else call_sync

@@ -382,5 +382,5 @@ def test_where_there_are_no_unix_sockets_and_no_fork_it_says_so() -> None:
     """As on Windows, where each command and `web_view` failed as it was imported."""
     command = [sys.executable, "-c", WITHOUT_SOCKETS]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    says = "a view needs unix sockets, which Python has not here: use `web_view`\n"
+    says = "a view needs unix sockets, which Python has not here: use web_view\n"
     assert (ended.returncode, ended.stderr) == (1, says)
