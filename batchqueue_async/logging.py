@@ -8,6 +8,7 @@ import copy
 import inspect
 import itertools
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -122,7 +123,6 @@ class BatchingHandler(logging.Handler):
             retry=retry or Retry(),
         )
         self._shutdown_timeout = shutdown_timeout
-        self._is_closing = False
         refuse_greenlets(_THREAD)
         self._start_anew()
         super().__init__()
@@ -130,6 +130,8 @@ class BatchingHandler(logging.Handler):
     @property
     def dropped(self) -> int:
         """How many records this process has dropped here; exact."""
+        if self._process != os.getpid():
+            self._start_anew()
         # `next` is atomic, so that no lock is needed, which a signal handler could find
         # taken. Its count can only be seen in the repr.
         return int(repr(self._drops)[len("count(") : -1])
@@ -212,6 +214,7 @@ class BatchingHandler(logging.Handler):
             self._close()
 
     def _start_anew(self) -> None:
+        self._process = os.getpid()
         self._queue: SyncBatchQueue[logging.LogRecord] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drops = itertools.count()
@@ -219,6 +222,8 @@ class BatchingHandler(logging.Handler):
         self._is_report_due = False
         # The threads that are opening the queue, where a signal handler may log.
         self._openers: set[int] = set()
+        # Also in a child: who closed it when that was forked is a thread of the parent.
+        self._is_closing = False
 
     def _offer(self, record: logging.LogRecord) -> bool:
         if self._queue is not None:
