@@ -155,6 +155,12 @@ class BatchingHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - as each handler of `logging` does
             self.handleError(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - theirs
+        """Tell on stderr what went wrong, as `logging` does; never raise."""
+        # A stderr that was closed raises, and who logs, such as the target, would fail.
+        with contextlib.suppress(Exception):
+            super().handleError(record)
+
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         """Return what is put into the queue: a copy whose text is made now."""
         text = self.format(record)
