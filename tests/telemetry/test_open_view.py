@@ -322,6 +322,22 @@ def test_the_command_names_a_page_only_where_there_is_one(
     assert says in capsys.readouterr().err
 
 
+def test_a_port_that_is_taken_is_no_page_of_this_process(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It named the other program's page, and then uvicorn's error."""
+    with (
+        LoopThread() as loop_thread,
+        open_view(loop_thread, path),
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
+        port = taken.getsockname()[1]
+        assert main(["top", str(path), "--web", "--port", str(port)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"port {port} cannot be served: ")
+
+
 @pytest.mark.parametrize("extra, how", [("rich", []), ("uvicorn", ["--web"])])
 def test_the_command_says_what_it_needs(
     path: Path,
