@@ -16,6 +16,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from batchqueue_async.telemetry._metric_table import (
+    METRICS,
     HistogramMetric,
     Metric,
     histograms_of,
@@ -79,6 +80,11 @@ class GrowingCounts:
                     series = metric.name, labels
                     found[labels] = self._grown(each, series, counts, is_of_part=True)
         return found
+
+    def add(self, reading: Reading) -> None:
+        """Have a queue counted that nobody will be told of by itself."""
+        for metric in METRICS:
+            self.values_of(metric, [reading])
 
     def forget(self, readings: Sequence[Reading]) -> None:
         """Keep no more names than may come again, beside those that are here."""

@@ -177,6 +177,7 @@ class _Observed:
             self._create(meter, metric)
 
     def add(self, source: Source) -> None:
+        source.on_too_many = self._counts.add
         with self._changing:
             self._open = (*self._open, source)
 

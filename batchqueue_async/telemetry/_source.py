@@ -8,7 +8,7 @@ import os
 import threading
 from asyncio import _get_running_loop
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -57,6 +57,10 @@ class Identity:
 _identities: WeakKeyDictionary[BatchQueue[Any], Identity] = WeakKeyDictionary()
 
 
+def _ignore(_: Reading) -> None:
+    pass
+
+
 def _identity_of(queue: BatchQueue[Any]) -> Identity:
     # Atomic: two threads that look for the first time get the same one.
     return _identities.setdefault(queue, Identity())
@@ -102,11 +106,16 @@ class Source:
         self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
         # What was seen last of queues that have ended, until it is taken.
-        self._ended: deque[Reading] = deque(maxlen=_MOST_ENDED)
+        self._ended: deque[Reading] = deque()
+        self.on_too_many: Callable[[Reading], object] = _ignore
+        """Gets the oldest of these if nobody takes them, so that it counts."""
 
     def note_end(self, queue: BatchQueue[Any]) -> None:
         """Keep the last figures of a queue, which its manager has just forgotten."""
         self._ended.extend(self._look_at([queue], loop_responds=True))
+        while len(self._ended) > _MOST_ENDED:
+            with contextlib.suppress(IndexError):  # another thread takes them
+                self.on_too_many(self._ended.popleft())
 
     def read(self) -> list[Reading]:
         """Return what all queues look like now.
@@ -129,7 +138,11 @@ class Source:
 
     def take_ended(self) -> list[Reading]:
         """Return the last figures of queues that have ended since the last call."""
-        return [self._ended.popleft() for _ in range(len(self._ended))]
+        taken: list[Reading] = []
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(self._ended.popleft())
+        return taken
 
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager, LoopThread
 from batchqueue_async._engine.stats import Overview
-from batchqueue_async.telemetry import PrometheusCollector, instrument
+from batchqueue_async.telemetry import PrometheusCollector, _source, instrument
 from batchqueue_async.telemetry import _growing_counts as growing
 from batchqueue_async.telemetry._metric_table import METRICS
 from batchqueue_async.telemetry._source import Identity, Reading
@@ -167,6 +167,27 @@ async def test_names_that_never_come_again_are_forgotten(
         counts = instrumentation._observed._counts
         assert len(counts._sums) == 10
         assert len(counts._seen) <= 1
+
+
+@pytest.mark.real_time
+async def test_all_queues_count_that_end_between_two_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of more than a thousand the oldest were forgotten, and all their items."""
+    monkeypatch.setattr(_source, "_MOST_ENDED", 10)
+    deltas, manager = Deltas(), BatchQueueManager()
+    with (
+        instrument(manager, meter_provider=deltas.provider),
+        instrument([manager], meter_provider=deltas.provider),
+    ):
+        for _ in range(50):
+            queue = await manager.create("q", CONFIG)
+            await queue.produce_many(range(10))
+            await manager.shutdown("q")
+            del queue
+        deltas.collect()
+    assert deltas.sums["batchqueue.items.settled", "q", "handled"] == 500
+    assert deltas.sums["batchqueue.handler.items", "q", "store"] == 500
 
 
 @pytest.mark.real_time
