@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
@@ -13,6 +14,8 @@ from opentelemetry.trace import (
     Span,
     SpanContext,
     SpanKind,
+    Status,
+    StatusCode,
     Tracer,
     TracerProvider,
     get_current_span,
@@ -94,7 +97,7 @@ class _LinkedHandler(Generic[T]):
         self._origin = origin
         # Registration calls a handler by this name, in logs and statistics.
         self.__qualname__ = name_of(handler)
-        start = functools.partial(
+        start = partial(
             tracer.start_span,
             f"process {self.__qualname__}",
             # Else a child of the span in which the queue happened to be opened.
@@ -146,20 +149,19 @@ def _inside(
         except Exception as error:  # noqa: BLE001 - whatever a provider raises
             no_harm.tell(error)
 
-    async def call_async(batch: object) -> object:
-        span = start(batch)
+    async def finish(span: Span, rest: Callable[[], Awaitable[object]]) -> object:
         try:
             with use_span(span):
-                return await call(batch)
+                return await rest()
+        except asyncio.CancelledError:
+            # By a time limit or a deadline, which is an error of the batch's.
+            span.set_status(Status(StatusCode.ERROR, "cancelled"))
+            raise
         finally:
             end(span)
 
-    async def finish(span: Span, rest: Awaitable[object]) -> object:
-        try:
-            with use_span(span):
-                return await rest
-        finally:
-            end(span)
+    async def call_async(batch: object) -> object:
+        return await finish(start(batch), partial(call, batch))
 
     def call_sync(batch: object) -> object:
         span = start(batch)
@@ -169,7 +171,7 @@ def _inside(
                 result = call(batch)
             # A plain decorator around an async function returns a coroutine, which is
             # awaited later; with a time limit, in another context.
-            rest = finish(span, result) if isawaitable(result) else None
+            rest = finish(span, lambda: result) if isawaitable(result) else None
         finally:
             if rest is None:
                 end(span)
