@@ -127,12 +127,13 @@ class Instrumentation:
             self._listen(queue)
 
     def _listen(self, queue: BatchQueue[Any]) -> None:
-        if queue in self._heard:
-            # The queue is watched by itself, and as one of a manager's.
-            return
         listeners = parts_of(queue).handlers.settings.listeners
         record = self._observed.record
         with _finding:
+            if queue in self._heard:
+                # It is watched by itself, and as one of a manager's; or it was made
+                # while that was looked through.
+                return
             found = [
                 each
                 for each in listeners
@@ -142,7 +143,7 @@ class Instrumentation:
             recorder.users += 1
             if not found:
                 listeners.append(recorder)
-        self._heard[queue] = partial(_leave, listeners, recorder)
+            self._heard[queue] = partial(_leave, listeners, recorder)
 
 
 class _Observed:
