@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
 
+from batchqueue_async._extras import missing
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._version import __version__
 from batchqueue_async.simulation._command import add_arguments, run
@@ -64,8 +65,7 @@ def _run(chosen: argparse.Namespace) -> int:
         try:
             _top(chosen)
         except ModuleNotFoundError as error:
-            package = (error.name or "rich").partition(".")[0]
-            msg = f"batchqueue top needs {package}: pip install 'batchqueue-async[top]'"
+            msg = str(missing(error, "batchqueue top", "top"))
             raise BatchQueueError(msg) from error
     else:
         name = {"alerts": "alerts.yml", "dashboard": "dashboard.json"}[chosen.command]

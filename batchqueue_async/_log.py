@@ -15,6 +15,7 @@ writes JSON: the table in `docs/guides/logging.md` has all of them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import sys
@@ -70,8 +71,10 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
                 extra=_known(fields, exc_info),
             )
         except Exception:  # noqa: BLE001
-            if logging.raiseExceptions and sys.stderr is not None:
-                traceback.print_exc()
+            # A stderr that was closed raises, and `logging` lets that through.
+            with contextlib.suppress(Exception):
+                if logging.raiseExceptions and sys.stderr is not None:
+                    traceback.print_exc()
 
 
 def _known(fields: dict[str, Any], exc_info: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import copy
 import inspect
 import itertools
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -122,7 +123,6 @@ class BatchingHandler(logging.Handler):
             retry=retry or Retry(),
         )
         self._shutdown_timeout = shutdown_timeout
-        self._is_closing = False
         refuse_greenlets(_THREAD)
         self._start_anew()
         super().__init__()
@@ -130,6 +130,8 @@ class BatchingHandler(logging.Handler):
     @property
     def dropped(self) -> int:
         """How many records this process has dropped here; exact."""
+        if self._process != os.getpid():
+            self._start_anew()
         # `next` is atomic, so that no lock is needed, which a signal handler could find
         # taken. Its count can only be seen in the repr.
         return int(repr(self._drops)[len("count(") : -1])
@@ -152,6 +154,12 @@ class BatchingHandler(logging.Handler):
             raise
         except Exception:  # noqa: BLE001 - as each handler of `logging` does
             self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - theirs
+        """Tell on stderr what went wrong, as `logging` does; never raise."""
+        # A stderr that was closed raises, and who logs, such as the target, would fail.
+        with contextlib.suppress(Exception):
+            super().handleError(record)
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         """Return what is put into the queue: a copy whose text is made now."""
@@ -212,6 +220,7 @@ class BatchingHandler(logging.Handler):
             self._close()
 
     def _start_anew(self) -> None:
+        self._process = os.getpid()
         self._queue: SyncBatchQueue[logging.LogRecord] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drops = itertools.count()
@@ -219,6 +228,8 @@ class BatchingHandler(logging.Handler):
         self._is_report_due = False
         # The threads that are opening the queue, where a signal handler may log.
         self._openers: set[int] = set()
+        # Also in a child: who closed it when that was forked is a thread of the parent.
+        self._is_closing = False
 
     def _offer(self, record: logging.LogRecord) -> bool:
         if self._queue is not None:

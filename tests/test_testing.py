@@ -26,6 +26,7 @@ from batchqueue_async.testing import (
 SUITE = """
 import asyncio
 import pytest
+import unittest
 from unittest import mock
 from batchqueue_async.testing import VirtualTimeLoop
 
@@ -60,6 +61,14 @@ def test_sync():
 def test_unmarked():
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
+
+class TestOfUnittest(unittest.IsolatedAsyncioTestCase):
+    @pytest.mark.virtual_time
+    async def test_runs_itself(self):
+        pass
+
+    async def test_unmarked(self):
+        pass
 """
 
 
@@ -80,7 +89,8 @@ def pytest_run(directory: Path, *arguments: str) -> str:
 def test_the_plugin_runs_marked_tests_in_virtual_time(tmp_path: Path) -> None:
     said = pytest_run(tmp_path, "-p", "batchqueue_async.testing.pytest_plugin")
 
-    assert "2 failed, 5 passed" in said
+    assert "2 failed, 6 passed, 1 error" in said
+    assert "virtual_time is not for unittest's test cases" in said
     assert "Deadlock: nothing is ready, no timer is set; waiting:" in said
     assert "is for `async def` tests" in said
 
@@ -96,7 +106,7 @@ def test_the_plugin_runs_them_beside_pytest_asyncio_in_its_auto_mode(
     ]
     said = pytest_run(tmp_path, *plugins, "-o", "asyncio_mode=auto")
 
-    assert "2 failed, 5 passed" in said
+    assert "2 failed, 6 passed, 1 error" in said
     assert "Deadlock: nothing is ready" in said
 
 

@@ -334,15 +334,17 @@ class BatchQueueManager(OfOneProcess):
 def on_create(
     manager: BatchQueueManager, tell: Tell, tell_end: Tell
 ) -> Callable[[], None]:
-    """Have each queue told, existing ones first, and as it is forgotten; not for users.
+    """Have each queue told, also existing ones, and as it is forgotten; not for users.
+
+    One may be told twice: it is made on the manager's loop while this is called.
 
     Returns:
         A function that ends it.
     """
-    for queue in manager.queues:
-        tell(queue)
     both = tell, tell_end
     manager._told.append(both)  # noqa: SLF001
+    for queue in manager.queues:
+        tell(queue)
     return partial(manager._told.remove, both)  # noqa: SLF001
 
 

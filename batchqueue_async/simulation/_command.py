@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import csv
 import random
 import re
@@ -339,11 +340,13 @@ def _rows(
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
-    if not (isfinite(number) and number >= 0):
-        msg = f"must be a number >= 0, got {text!r}"
-        raise argparse.ArgumentTypeError(msg)
-    return number
+    # A ValueError would be told with this function's name.
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if isfinite(number) and number >= 0:
+            return number
+    msg = f"must be a number >= 0, got {text!r}"
+    raise argparse.ArgumentTypeError(msg)
 
 
 def _items(text: str) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._log import logger
 from batchqueue_async._validation import refuse, require_int
 
 from .checks import require_name
@@ -16,8 +16,6 @@ T = TypeVar("T")
 
 # Spark counts as far, and so do databases.
 _MOST: Final = 2**63 - 1
-
-logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,7 +45,7 @@ class Epoch:
         return f"batch {self.batch} of query {self.query}"
 
 
-def fields_of(epoch: Epoch) -> dict[str, str | int]:
+def fields_of(epoch: Epoch) -> dict[str, Any]:
     """Return what a record in the log says of it."""
     return {"query": epoch.query, "batch": epoch.batch}
 
@@ -165,7 +163,7 @@ class EpochWriter(Generic[T]):
             logger.debug(
                 "%d items of an epoch that was given up",
                 len(batch),
-                extra={"items": len(batch)},
+                items=len(batch),
             )
         else:
             msg = f"no epoch is open: {len(batch)} items would get past the fence"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
+from batchqueue_async._log import logger
 from batchqueue_async._wording import shown
 
 from .checks import listed
-from .epochs import Epoch, fields_of, logger
+from .epochs import Epoch, fields_of
 
 # In fences of the old layout, which don't know their table: they count for all.
 ANY_TABLE = ""
@@ -46,7 +47,8 @@ def warn_of_old_fence(epoch: Epoch, table: str) -> None:
         " a table that is new fences of its own",
         epoch,
         table,
-        extra=fields_of(epoch) | {"table": table},
+        table=table,
+        **fields_of(epoch),
     )
 
 
@@ -57,7 +59,8 @@ def warn_of_new_table(epoch: Epoch, table: str) -> None:
         " the new one of that name, too",
         epoch,
         table,
-        extra=fields_of(epoch) | {"table": table},
+        table=table,
+        **fields_of(epoch),
     )
 
 

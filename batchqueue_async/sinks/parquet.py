@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import pyarrow as pa
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._extras import missing
 from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import kind_of, reason
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError as _error:
+    raise missing(_error, "a sink of Parquet files", "parquet") from _error
 
 from ._parquet import ParquetDirectory, Part, StagedFile
 from ._parquet_columns import require_names_that_differ

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from batchqueue_async._extras import missing
 from batchqueue_async._validation import require_int
+
+try:
+    import pyarrow  # noqa: F401 - what is imported below needs it
+except ModuleNotFoundError as _error:
+    raise missing(_error, "a sink of Parquet files", "parquet") from _error
 
 from ._parquet import ParquetDirectory, Part, StagedFile, force_to_disk
 from ._parquet_columns import require_names_that_differ

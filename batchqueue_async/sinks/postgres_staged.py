@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from batchqueue_async._extras import missing
+
+try:
+    import pyarrow  # noqa: F401 - what is imported below needs it
+except ModuleNotFoundError as _error:
+    raise missing(_error, "a sink for Spark's executors", "spark,postgres") from _error
+
 from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences, lock_epoch

@@ -22,6 +22,14 @@ On the executors:
 This package is the only one that imports pyspark.
 """
 
+from batchqueue_async._extras import missing
+
+try:
+    import pyarrow  # noqa: F401 - nearly all of it needs both
+    import pyspark  # noqa: F401
+except ModuleNotFoundError as _error:
+    raise missing(_error, __name__, "spark") from _error
+
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.staged import (
     Attempt,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
+from batchqueue_async._log import logger
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.epochs import fields_of
-
-logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 
 async def warn_of_lost(
@@ -33,5 +31,5 @@ async def warn_of_lost(
         " older state, or a server that had not got it took over",
         epoch,
         last,
-        extra=fields_of(last),
+        **fields_of(last),
     )

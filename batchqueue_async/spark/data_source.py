@@ -19,9 +19,10 @@ from pyspark.sql.datasource import (
 )
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._log import logger
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
-from batchqueue_async.sinks.epochs import Epoch, fields_of, logger
+from batchqueue_async.sinks.epochs import Epoch, fields_of
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from ._lost_epochs import warn_of_lost
@@ -199,7 +200,7 @@ class BatchWriter(DataSourceArrowWriter):
                 "%s is published already, so this write of it changes nothing: another"
                 " write takes another `query` or `batch`",
                 self.epoch,
-                extra=fields_of(self.epoch),
+                **fields_of(self.epoch),
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -261,7 +262,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     "%s is published already, so this micro-batch changes nothing: %s",
                     epoch,
                     _RESTARTED if self.query is None else _NAMED,
-                    extra=fields_of(epoch),
+                    **fields_of(epoch),
                 )
 
     def abort(
@@ -329,12 +330,12 @@ def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
     try:
         with_sink(open_queue, lambda sink: sink.discard(epoch, run))
     except Exception as error:  # noqa: BLE001  # whatever a sink raises
-        fields = fields_of(epoch)
         logger.warning(
             "what was staged for %s cannot be removed now: %s",
             epoch,
             in_one_line(error),
-            extra=fields | {"error_type": type(error).__qualname__},
+            error_type=type(error).__qualname__,
+            **fields_of(epoch),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import pickle
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from batchqueue_async import BatchQueueError, SyncBatchQueue
 from batchqueue_async._functions import require_arguments
+from batchqueue_async._log import logger
 from batchqueue_async._validation import require_instance, require_timeout
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 T = TypeVar("T")
-
-logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 
 class _CannotLeave(BatchQueueError, pickle.PickleError):
@@ -238,10 +236,10 @@ class ForeachBatchSink(Generic[T]):
     def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:
             self._sync_queue.call(sink.abort, epoch)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever a sink raises
             # What made it fail is raised; the next `begin` discards what is staged.
             says = "what was staged for %s cannot be discarded"
-            logger.exception(says, epoch, extra=fields_of(epoch))
+            logger.exception(says, epoch, **fields_of(epoch))
         with contextlib.suppress(Exception):
             self._way_in.settle(self._sync_queue, epoch, self._timeout)
 
@@ -273,7 +271,7 @@ def _tell_skipped(epoch: Epoch, why: str) -> None:
     """Log it, as a warning where no restart of the query explains it."""
     if not why:
         says = "%s is committed already: skipped"
-        logger.info(says, epoch, extra=fields_of(epoch))
+        logger.info(says, epoch, **fields_of(epoch))
         return
     logger.warning(
         "%s is committed already: skipped, though %s. Rows that it has now, and had not"
@@ -281,7 +279,7 @@ def _tell_skipped(epoch: Epoch, why: str) -> None:
         " query goes on with a copy of it, or another sink writes into the same table",
         epoch,
         why,
-        extra=fields_of(epoch),
+        **fields_of(epoch),
     )
 
 
@@ -292,7 +290,8 @@ def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
             " queue's handler must write through the same EpochWriter",
             epoch,
             items,
-            extra=fields_of(epoch) | {"items": items},
+            items=items,
+            **fields_of(epoch),
         )
 
 

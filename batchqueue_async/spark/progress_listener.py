@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
 from batchqueue_async._functions import require_sync_function
+from batchqueue_async._log import logger
 from batchqueue_async._validation import require_instance
 
 from .executor_stats import OUTCOMES
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         StreamingQueryProgress,
     )
 
-logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 Attributes: TypeAlias = Mapping[str, str | int | float]
 """Names with dots and plain values: what OpenTelemetry takes as attributes."""
@@ -106,10 +106,10 @@ class QueueProgressListener(StreamingQueryListener):
         try:
             queue = _of_queue(self._sync_queue.name, self._sync_queue.stats())
             record = QueryRecord(event, {**query, **queue})
-            logger.log(level, "%s", record, extra={"attributes": record.attributes})
+            logger.log(level, "%s", record, attributes=record.attributes)
             if self._on_record is not None:
                 self._on_record(record)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever `on_record` raises
             logger.exception("a query's record is incomplete")
 
 

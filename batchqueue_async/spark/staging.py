@@ -17,9 +17,10 @@ from batchqueue_async import (
     LoopThread,
     SyncBatchQueue,
 )
+from batchqueue_async._log import logger
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason, shown, text_of, without_secrets
-from batchqueue_async.sinks.epochs import fields_of, logger
+from batchqueue_async.sinks.epochs import fields_of
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .executor_queue import executor_queue
@@ -149,11 +150,9 @@ def stage_rows(
     if work.error is not None:
         # Not in the `except`: Spark would show the first error's traceback as well.
         msg = f"{attempt} was not staged into {work.target}: {in_one_line(work.error)}"
-        fields = fields_of(attempt.epoch) | {
-            "queue": queue.name,
-            "error_type": type(work.error).__qualname__,
-        }
-        logger.error("%s", msg, extra=fields)
+        kind = type(work.error).__qualname__
+        fields = fields_of(attempt.epoch)
+        logger.error("%s", msg, queue=queue.name, error_type=kind, **fields)
         raise BatchQueueError(msg)
     if work.token is None:
         msg = f"queue {queue.name!r} was shut down while it staged {attempt}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from batchqueue_async._extras import missing
 from batchqueue_async.telemetry._source import QueuesElsewhere, Target, Watched
 
 if TYPE_CHECKING:
@@ -59,4 +60,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of them
         raise AttributeError(msg)
     from importlib import import_module  # noqa: PLC0415 - at first use
 
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        extra = "prometheus" if module == "_prometheus" else "opentelemetry"
+        raise missing(error, f"{__name__}.{name}", extra) from error

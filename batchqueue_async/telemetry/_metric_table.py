@@ -8,6 +8,8 @@ from operator import add, attrgetter
 from typing import Any, Final, Literal
 
 from batchqueue_async._engine.handler_stats import (
+    SECONDS,
+    SIZES,
     Cuts,
     HandlerStats,
     Histogram,
@@ -48,6 +50,7 @@ class HistogramMetric:
     name: str
     unit: str
     description: str
+    bounds: tuple[float, ...]
     of: Callable[[HandlerStats], Histogram | None]
 
 
@@ -260,12 +263,14 @@ HISTOGRAMS: Final = (
         "batchqueue.handler.batch_size",
         "{item}",
         "Items per batch.",
+        SIZES,
         attrgetter("sizes"),
     ),
     HistogramMetric(
         "batchqueue.handler.duration",
         "s",
         "Seconds that each call of a handler took, those of retries, too.",
+        SECONDS,
         attrgetter("seconds"),
     ),
 )
@@ -284,4 +289,18 @@ def values_of(
         for labels, value in metric.values(reading):
             key = (reading.stats.name, *labels)
             merged[key] = together(merged[key], value) if key in merged else value
+    return merged
+
+
+def histograms_of(
+    metric: HistogramMetric, reading: Reading
+) -> dict[tuple[str, ...], tuple[float, ...]]:
+    """Return each class's count, and then the total, by queue and handler."""
+    merged: dict[tuple[str, ...], tuple[float, ...]] = {}
+    for handler in reading.stats.handlers:
+        if (histogram := metric.of(handler)) is not None:
+            key = (reading.stats.name, handler.name)
+            counts = (*histogram.counts, histogram.total)
+            known = merged.get(key, (0,) * len(counts))
+            merged[key] = tuple(map(add, known, counts))
     return merged

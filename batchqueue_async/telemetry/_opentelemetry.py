@@ -19,17 +19,17 @@ from opentelemetry.metrics import (
 )
 
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
-from batchqueue_async._engine.handler_stats import SECONDS, SIZES
 from batchqueue_async._engine.manager import BatchQueueManager, on_create
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._version import __version__
+from batchqueue_async.telemetry._growing_counts import GrowingCounts
 from batchqueue_async.telemetry._metric_table import (
     HISTOGRAMS,
     METRICS,
     Metric,
-    values_of,
 )
+from batchqueue_async.telemetry._no_harm import NoHarm
 from batchqueue_async.telemetry._source import (
     PATIENCE,
     Reading,
@@ -127,12 +127,13 @@ class Instrumentation:
             self._listen(queue)
 
     def _listen(self, queue: BatchQueue[Any]) -> None:
-        if queue in self._heard:
-            # The queue is watched by itself, and as one of a manager's.
-            return
         listeners = parts_of(queue).handlers.settings.listeners
         record = self._observed.record
         with _finding:
+            if queue in self._heard:
+                # It is watched by itself, and as one of a manager's; or it was made
+                # while that was looked through.
+                return
             found = [
                 each
                 for each in listeners
@@ -142,7 +143,7 @@ class Instrumentation:
             recorder.users += 1
             if not found:
                 listeners.append(recorder)
-        self._heard[queue] = partial(_leave, listeners, recorder)
+            self._heard[queue] = partial(_leave, listeners, recorder)
 
 
 class _Observed:
@@ -163,19 +164,21 @@ class _Observed:
         self._told: set[str] = set()
         # The last figures of queues, which this collection has.
         self._ended: list[Reading] = []
+        self._counts = GrowingCounts()
         self.record: tuple[Callable[..., None], ...] = tuple(
             meter.create_histogram(
                 each.name,
                 each.unit,
                 each.description,
-                explicit_bucket_boundaries_advisory=list(bounds),
+                explicit_bucket_boundaries_advisory=list(each.bounds),
             ).record
-            for each, bounds in zip(HISTOGRAMS, (SIZES, SECONDS), strict=True)
+            for each in HISTOGRAMS
         )
         for metric in METRICS:
             self._create(meter, metric)
 
     def add(self, source: Source) -> None:
+        source.on_too_many = self._counts.add
         with self._changing:
             self._open = (*self._open, source)
 
@@ -192,9 +195,10 @@ class _Observed:
         names = tuple(f"batchqueue.{each}" for each in ("queue", *metric.labels))
 
         def observe(_: CallbackOptions) -> Iterable[Observation]:
+            found = self._counts.values_of(metric, self._read(metric.name))
             return [
                 Observation(value, dict(zip(names, labels, strict=True)))
-                for labels, value in values_of(metric, self._read(metric.name)).items()
+                for labels, value in found.items()
             ]
 
         create(metric.name, [observe], metric.unit, metric.description)
@@ -210,6 +214,8 @@ class _Observed:
                     ended = (each for source in known for each in source.take_ended())
                     self._ended = [*{each.identity: each for each in ended}.values()]
                 self._readings = self._together(found)
+                if begins:
+                    self._counts.forget(self._readings)
                 self._read_of, self._read_at = known, time.monotonic()
             self._told.add(metric)
             return self._readings
@@ -259,6 +265,7 @@ class _Recorder:
         self.record = record
         self.users = 0
         self._size, self._seconds = record
+        self._no_harm = NoHarm(queue=queue)
         self._of = cache(
             lambda handler: {
                 "batchqueue.queue": queue,
@@ -267,10 +274,17 @@ class _Recorder:
         )
 
     def cut(self, handler: str, size: int) -> None:
-        self._size(size, self._of(handler))
+        # What it raised would be taken for the drain task's.
+        try:
+            self._size(size, self._of(handler))
+        except Exception as error:  # noqa: BLE001 - whatever a provider raises
+            self._no_harm.tell(error)
 
     def called(self, handler: str, seconds: float) -> None:
-        self._seconds(seconds, self._of(handler))
+        try:
+            self._seconds(seconds, self._of(handler))
+        except Exception as error:  # noqa: BLE001 - whatever a provider raises
+            self._no_harm.tell(error)
 
 
 def _leave(listeners: list[Any], recorder: _Recorder) -> None:

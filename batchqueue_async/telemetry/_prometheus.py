@@ -13,13 +13,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from batchqueue_async._engine.handler_stats import Histogram
+from batchqueue_async.telemetry._growing_counts import GrowingCounts
 from batchqueue_async.telemetry._metric_table import (
     HISTOGRAMS,
     METRICS,
     HistogramMetric,
     Metric,
-    values_of,
 )
 from batchqueue_async.telemetry._source import PATIENCE, Reading, Source, Target
 
@@ -46,52 +45,44 @@ class PrometheusCollector(Collector):
 
     def __init__(self, target: Target, *, patience: float = PATIENCE) -> None:
         self._source = Source(target, patience=patience)
+        self._counts = GrowingCounts()
 
     def describe(self) -> Iterable[Family]:
         """Return what it will collect, without a look at any queue."""
         return self._families([])
 
     def collect(self) -> Iterator[Family]:
-        yield from self._families(self._source.read())
+        readings = self._source.read()
+        self._counts.forget(readings)
+        yield from self._families(readings)
 
-    @staticmethod
-    def _families(readings: list[Reading]) -> Iterator[Family]:
+    def _families(self, readings: list[Reading]) -> Iterator[Family]:
         for metric in METRICS:
-            yield _family(metric, readings)
+            yield self._family(metric, readings)
         for histogram in HISTOGRAMS:
-            yield _histogram_family(histogram, readings)
+            yield self._histogram_family(histogram, readings)
 
+    def _family(self, metric: Metric, readings: list[Reading]) -> Family:
+        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        labels = ("queue", *metric.labels)
+        family = kind(_name(metric), metric.description, labels=labels)
+        for values, value in self._counts.values_of(metric, readings).items():
+            family.add_metric(values, value)
+        return family
 
-def _family(metric: Metric, readings: list[Reading]) -> Family:
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = kind(_name(metric), metric.description, labels=("queue", *metric.labels))
-    for labels, value in values_of(metric, readings).items():
-        family.add_metric(labels, value)
-    return family
-
-
-def _histogram_family(metric: HistogramMetric, readings: list[Reading]) -> Family:
-    family = HistogramMetricFamily(
-        _name(metric), metric.description, labels=("queue", "handler")
-    )
-    merged: dict[tuple[str, str], list[Histogram]] = {}
-    for reading in readings:
-        for handler in reading.stats.handlers:
-            histogram = metric.of(handler)
-            if histogram is not None:
-                key = (reading.stats.name, handler.name)
-                merged.setdefault(key, []).append(histogram)
-    for labels, histograms in merged.items():
-        total = sum(each.total for each in histograms)
-        family.add_metric(labels, _buckets(histograms), sum_value=total)
-    return family
-
-
-def _buckets(histograms: list[Histogram]) -> list[tuple[str, float]]:
-    """Return how many values were at most each bound, as Prometheus counts."""
-    bounds = (*map(str, map(float, histograms[0].bounds)), "+Inf")
-    counts = map(sum, zip(*(each.counts for each in histograms), strict=True))
-    return [*zip(bounds, accumulate(counts), strict=True)]
+    def _histogram_family(
+        self, metric: HistogramMetric, readings: list[Reading]
+    ) -> Family:
+        family = HistogramMetricFamily(
+            _name(metric), metric.description, labels=("queue", "handler")
+        )
+        bounds = (*map(str, map(float, metric.bounds)), "+Inf")
+        found = self._counts.histograms_of(metric, readings)
+        for labels, (*counts, total) in found.items():
+            # How many were at most each bound, as Prometheus counts.
+            buckets = [*zip(bounds, accumulate(counts), strict=True)]
+            family.add_metric(labels, buckets, sum_value=total)
+        return family
 
 
 def _name(metric: Metric | HistogramMetric) -> str:

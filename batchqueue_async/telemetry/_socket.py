@@ -53,7 +53,8 @@ def open_view(
 
     Raises:
         TypeError, ValueError: An argument is wrong.
-        BatchQueueError: Another process serves there, or there is something else.
+        BatchQueueError: Another process serves there, or there is something else; or
+            there are no unix sockets, as on Windows.
         OSError: The socket can't be made.
     """
     feed = Feed(target, interval=interval, patience=patience)
@@ -70,7 +71,7 @@ class OpenView:
         self._place = path.absolute()
         self._process = os.getpid()
         _remove_left_behind(path)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener = _unix_socket()
         try:
             self._inode = _bind_privately(self._listener, path)
         except BaseException:
@@ -185,7 +186,7 @@ def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
         BatchQueueError: Nobody serves there, or too many look already.
     """
     has_come = False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    with _unix_socket() as connection:
         try:
             connection.connect(os.fspath(path))
         except OSError as error:
@@ -236,6 +237,13 @@ class SocketFeed:
             self._latest = self._latest | {"ended": True}
 
 
+def _unix_socket() -> socket.socket:
+    if not hasattr(socket, "AF_UNIX"):
+        msg = "a view needs unix sockets, which Python has not here: use web_view"
+        raise BatchQueueError(msg)
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
 def _bind_privately(listener: socket.socket, path: Path) -> int:
     """Bind it to `path`, where nothing may be, and listen; returns the inode."""
     # Made in a folder of our own and moved: nobody connects before it is private.
@@ -280,7 +288,7 @@ def _remove_left_behind(path: Path) -> None:
 
 
 def _is_served(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+    with _unix_socket() as probe:
         try:
             probe.connect(os.fspath(path))
         except (FileNotFoundError, ConnectionRefusedError):
@@ -298,4 +306,5 @@ def _let_go_in_child() -> None:
         view.let_go()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_let_go_in_child)

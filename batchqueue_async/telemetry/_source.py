@@ -8,11 +8,11 @@ import os
 import threading
 from asyncio import _get_running_loop
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
-from weakref import ref
+from weakref import WeakKeyDictionary
 
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
@@ -46,6 +46,24 @@ PATIENCE = 0.5
 _MOST_ENDED = 1_000
 
 _HERE = (BatchQueue, SyncBatchQueue, BatchQueueManager, LoopThread)
+
+
+class Identity:
+    """Stands for one queue, and keeps nothing of it."""
+
+    __slots__ = ("__weakref__",)
+
+
+_identities: WeakKeyDictionary[BatchQueue[Any], Identity] = WeakKeyDictionary()
+
+
+def _ignore(_: Reading) -> None:
+    pass
+
+
+def _identity_of(queue: BatchQueue[Any]) -> Identity:
+    # Atomic: two threads that look for the first time get the same one.
+    return _identities.setdefault(queue, Identity())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +106,16 @@ class Source:
         self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
         # What was seen last of queues that have ended, until it is taken.
-        self._ended: deque[Reading] = deque(maxlen=_MOST_ENDED)
+        self._ended: deque[Reading] = deque()
+        self.on_too_many: Callable[[Reading], object] = _ignore
+        """Gets the oldest of these if nobody takes them, so that it counts."""
 
     def note_end(self, queue: BatchQueue[Any]) -> None:
         """Keep the last figures of a queue, which its manager has just forgotten."""
         self._ended.extend(self._look_at([queue], loop_responds=True))
+        while len(self._ended) > _MOST_ENDED:
+            with contextlib.suppress(IndexError):  # another thread takes them
+                self.on_too_many(self._ended.popleft())
 
     def read(self) -> list[Reading]:
         """Return what all queues look like now.
@@ -115,7 +138,11 @@ class Source:
 
     def take_ended(self) -> list[Reading]:
         """Return the last figures of queues that have ended since the last call."""
-        return [self._ended.popleft() for _ in range(len(self._ended))]
+        taken: list[Reading] = []
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(self._ended.popleft())
+        return taken
 
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]
@@ -142,16 +169,11 @@ class Source:
         self, queues: list[BatchQueue[Any]], *, loop_responds: bool
     ) -> list[Reading]:
         return [
-            Reading(_identity(queue), self._overview(parts), loop_responds, parts.state)
+            Reading(
+                _identity_of(queue), self._overview(parts), loop_responds, parts.state
+            )
             for queue, parts in ((queue, parts_of(queue)) for queue in queues)
         ]
-
-
-def _identity(queue: BatchQueue[Any]) -> object:
-    """Return what is the same for this queue alone, whatever has its number later."""
-    known = ref(queue)
-    hash(known)  # which it keeps, and has not got any more if the queue has gone
-    return known
 
 
 def _watched(target: object) -> tuple[Watched, ...]:

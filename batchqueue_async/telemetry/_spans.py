@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
@@ -13,6 +14,8 @@ from opentelemetry.trace import (
     Span,
     SpanContext,
     SpanKind,
+    Status,
+    StatusCode,
     Tracer,
     TracerProvider,
     get_current_span,
@@ -27,6 +30,7 @@ from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import require_callable
 from batchqueue_async._version import __version__
+from batchqueue_async.telemetry._no_harm import NoHarm
 
 T = TypeVar("T")
 
@@ -93,7 +97,7 @@ class _LinkedHandler(Generic[T]):
         self._origin = origin
         # Registration calls a handler by this name, in logs and statistics.
         self.__qualname__ = name_of(handler)
-        start = functools.partial(
+        start = partial(
             tracer.start_span,
             f"process {self.__qualname__}",
             # Else a child of the span in which the queue happened to be opened.
@@ -103,9 +107,14 @@ class _LinkedHandler(Generic[T]):
 
         def span(batch: list[T]) -> Span:
             count = {"messaging.batch.message_count": len(batch)}
-            return start(links=self._links(batch), attributes=count)
+            try:
+                return start(links=self._links(batch), attributes=count)
+            except Exception as error:  # noqa: BLE001 - whatever a provider raises
+                no_harm.tell(error)
+                return INVALID_SPAN
 
-        self.consume = _inside(span, consume)
+        no_harm = NoHarm(handler=self.__qualname__)
+        self.consume = _inside(span, consume, no_harm)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - hooks, `tick_every`...
         if name == "_handler" or attribute_of(self._handler, name, self) is self:
@@ -129,17 +138,30 @@ class _LinkedHandler(Generic[T]):
 
 
 def _inside(
-    start: Callable[[Any], Span], call: Callable[[Any], Any]
+    start: Callable[[Any], Span], call: Callable[[Any], Any], no_harm: NoHarm
 ) -> Callable[[Any], Any]:
     """Return `call`, async if it is, so that each call is inside of a span."""
 
-    async def call_async(batch: object) -> object:
-        with use_span(start(batch), end_on_exit=True):
-            return await call(batch)
+    def end(span: Span) -> None:
+        # Whatever became of the batch: it would fail by this, and be tried again.
+        try:
+            span.end()
+        except Exception as error:  # noqa: BLE001 - whatever a provider raises
+            no_harm.tell(error)
 
-    async def finish(span: Span, rest: Awaitable[object]) -> object:
-        with use_span(span, end_on_exit=True):
-            return await rest
+    async def finish(span: Span, rest: Callable[[], Awaitable[object]]) -> object:
+        try:
+            with use_span(span):
+                return await rest()
+        except asyncio.CancelledError:
+            # By a time limit or a deadline, which is an error of the batch's.
+            span.set_status(Status(StatusCode.ERROR, "cancelled"))
+            raise
+        finally:
+            end(span)
+
+    async def call_async(batch: object) -> object:
+        return await finish(start(batch), partial(call, batch))
 
     def call_sync(batch: object) -> object:
         span = start(batch)
@@ -149,10 +171,10 @@ def _inside(
                 result = call(batch)
             # A plain decorator around an async function returns a coroutine, which is
             # awaited later; with a time limit, in another context.
-            rest = finish(span, result) if isawaitable(result) else None
+            rest = finish(span, lambda: result) if isawaitable(result) else None
         finally:
             if rest is None:
-                span.end()
+                end(span)
         return rest or result
 
     return call_async if is_async(call) else call_sync

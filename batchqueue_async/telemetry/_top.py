@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -46,9 +47,9 @@ _COMMANDS: Final = {
 def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> None:
     """Draw samples as they come, until they end; only the second one if `once`."""
     if once:
-        # The first sample has no rates.
-        for sample in islice(samples, 1, 2):
-            console.print(Picture(sample))
+        # The first sample has no rates; a process that ends has no second one.
+        for latest in deque(islice(samples, 2), maxlen=1):
+            console.print(Picture(latest))
         return
     picture = None
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:

@@ -8,11 +8,13 @@ import hashlib
 import json
 import re
 import secrets
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from importlib.resources import files
 from typing import Any, Final
 
+from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._validation import refuse
 from batchqueue_async.telemetry._feed import INTERVAL, Feed
 from batchqueue_async.telemetry._socket import SocketFeed
@@ -66,16 +68,25 @@ def serve(path: str, port: int) -> None:
     """Serve the page of a process that shows itself at `path`, on 127.0.0.1."""
     import uvicorn  # noqa: PLC0415 - its extra
 
-    feed = SocketFeed(path)
-    print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
-    uvicorn.run(
-        _app(feed, LOOPBACK),
-        host="127.0.0.1",
-        port=port,
-        log_level="error",
+    config = uvicorn.Config(
+        _app(SocketFeed(path), LOOPBACK),
+        # At Ctrl-C it calls each page that is open an error.
+        log_level="critical",
         # Open pages need no more time: a view only reads.
         timeout_graceful_shutdown=1,
     )
+    # Bound first: what is at a port that is taken is another program's page.
+    with _listener(port) as listener:
+        print(f"http://127.0.0.1:{port}/", flush=True)  # noqa: T201 - a command
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listener(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        msg = f"port {port} cannot be served: {error}; --port names another"
+        raise BatchQueueError(msg) from error
 
 
 def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIApp:

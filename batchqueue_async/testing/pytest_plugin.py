@@ -9,13 +9,14 @@ fixtures, too, use the loop as their loop factory instead.
 """
 
 import inspect
+import unittest
 from typing import Any
 
 import pytest
 
 from .virtual_time import run_virtual
 
-__all__ = ["pytest_configure", "pytest_pyfunc_call"]
+__all__ = ["pytest_configure", "pytest_pyfunc_call", "pytest_runtest_setup"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,6 +24,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "virtual_time: runs an async test on a loop whose clock jumps"
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a marked test of unittest's, which runs itself: in real time."""
+    case = getattr(item, "cls", None)
+    is_marked = item.get_closest_marker("virtual_time") is not None
+    if is_marked and case is not None and issubclass(case, unittest.TestCase):
+        msg = (
+            "@pytest.mark.virtual_time is not for unittest's test cases: call "
+            "run_virtual in a plain one; or, from Python 3.13 on, let the loop_factory "
+            "of an IsolatedAsyncioTestCase be VirtualTimeLoop"
+        )
+        pytest.fail(msg, pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -53,7 +53,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     It starts at 0. When nothing is ready the clock jumps to the next timer, so an hour
     passes at once, and what happens after how many seconds is exact. If there is no
     timer either, nothing will ever happen: that raises `Deadlock`, after 10 real
-    seconds if a thread or a socket could still wake the loop.
+    seconds if a thread or a socket could still wake the loop. Timers that go on for
+    ever, such as those of an `on_idle`, are never stuck: `asyncio.timeout` ends a wait.
 
     A function in an executor (`asyncio.to_thread`) takes real time, and the clock goes
     along with it. It can't see other threads and sockets at work: while they are, its

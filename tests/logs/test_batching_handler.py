@@ -1,6 +1,8 @@
 """Records go into a queue, and whoever logs is never held up by it."""
 
 import asyncio
+import contextlib
+import io
 import logging
 import signal
 import sys
@@ -230,6 +232,25 @@ def test_a_line_that_cannot_be_made_is_reported_as_logging_does(
     record = logger.makeRecord("tests", logging.INFO, "file", 1, "%d", ("text",), None)
     handler.handle(record)
     assert "--- Logging error ---" in capsys.readouterr().err
+    assert handler.dropped == 0
+
+
+def test_where_stderr_is_closed_nobody_fails() -> None:
+    """A target that logged failed by its own line, and its batch was lost."""
+    logger = logging.Logger("alone")  # noqa: LOG001 - pytest has handlers at others
+    got: list[str] = []
+
+    def ship(records: list[logging.LogRecord]) -> None:
+        logger.warning("a line of the target's")
+        got.extend(each.getMessage() for each in records)
+
+    stderr = io.StringIO()
+    stderr.close()
+    handler = added(logger, BatchingHandler(ship))
+    with contextlib.redirect_stderr(stderr):
+        logger.info("shipped")
+        handler.close()
+    assert got == ["shipped"]
     assert handler.dropped == 0
 
 

@@ -150,3 +150,54 @@ def test_a_server_configures_logging_after_the_program(
     ended = Program(lines, str(tmp_path / "log"), python=python).end()
     assert (ended.status, ended.log) == (0, "")
     assert (tmp_path / "log").read_text().split() == ["before", "after"]
+
+
+FORKED = """
+import logging, os, sys, threading
+from batchqueue_async.logging import BatchingHandler
+
+gate, entered = threading.Event(), threading.Event()
+
+def ship(records):
+    if os.getpid() == parent:
+        entered.set()
+        gate.wait()
+    print(*(each.getMessage() for each in records), flush=True)
+
+parent = os.getpid()
+log = logging.getLogger("program")
+log.setLevel("INFO")
+handler = BatchingHandler(ship, capacity=2, linger=0)
+log.addHandler(handler)
+log.info("parent's")
+entered.wait()
+for _ in range(5):
+    log.info("dropped, or not")
+closing = threading.Thread(target=handler.close)
+if sys.argv[1] == "while it is closed":
+    closing.start()
+    while not handler._is_closing:
+        pass
+child = os.fork()
+if child == 0:
+    print(handler.dropped, flush=True)
+    if sys.argv[1] != "and closes it":
+        log.info("child's")
+    logging.shutdown()
+    os._exit(0)
+os.waitpid(child, 0)
+gate.set()
+"""
+
+
+@each_python
+@pytest.mark.parametrize("how", ["while it is closed", "and logs", "and closes it"])
+def test_a_child_that_is_forked_meanwhile_counts_and_ships_its_own(
+    python: Path, how: str
+) -> None:
+    """It dropped all that it logged; and told again what its parent had dropped."""
+    ended = Program(FORKED, how, python=python).end()
+    child = ["0"] if how == "and closes it" else ["0", "child's"]
+    parent = ["parent's", "dropped, or not dropped, or not"]
+    assert ended.output.splitlines() == [*child, *parent]
+    assert ended.log.count("3 log records dropped (3 in all)") == 1

@@ -228,6 +228,12 @@ def test_a_burst_of_fewer_than_no_items_is_refused(
     assert "must be a whole number >= 0, got '-5'" in capsys.readouterr().err
 
 
+def test_seconds_with_a_unit_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--call", "20ms"])
+    assert "must be a number >= 0, got '20ms'" in capsys.readouterr().err
+
+
 def test_bytes_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "--call", "1", "--memory", "much"])

@@ -322,6 +322,22 @@ def test_the_command_names_a_page_only_where_there_is_one(
     assert says in capsys.readouterr().err
 
 
+def test_a_port_that_is_taken_is_no_page_of_this_process(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It named the other program's page, and then uvicorn's error."""
+    with (
+        LoopThread() as loop_thread,
+        open_view(loop_thread, path),
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
+        port = taken.getsockname()[1]
+        assert main(["top", str(path), "--web", "--port", str(port)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"port {port} cannot be served: ")
+
+
 @pytest.mark.parametrize("extra, how", [("rich", []), ("uvicorn", ["--web"])])
 def test_the_command_says_what_it_needs(
     path: Path,
@@ -365,3 +381,22 @@ def test_a_viewer_who_does_not_read_holds_nobody_up(path: Path) -> None:
             closing.start()
             closing.join(30.0)
             assert not closing.is_alive()
+
+
+WITHOUT_SOCKETS = """
+import os
+import socket
+del os.fork, os.register_at_fork
+from batchqueue_async._command import main
+from batchqueue_async.telemetry import web_view
+del socket.AF_UNIX
+raise SystemExit(main(["top", "queues.sock"]))
+"""
+
+
+def test_where_there_are_no_unix_sockets_and_no_fork_it_says_so() -> None:
+    """As on Windows, where each command and `web_view` failed as it was imported."""
+    command = [sys.executable, "-c", WITHOUT_SOCKETS]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    says = "a view needs unix sockets, which Python has not here: use web_view\n"
+    assert (ended.returncode, ended.stderr) == (1, says)

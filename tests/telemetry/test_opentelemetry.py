@@ -18,8 +18,9 @@ from batchqueue_async import (
     BatchQueueError,
     BatchQueueManager,
     LoopThread,
+    SyncBatchQueue,
 )
-from batchqueue_async.telemetry import _opentelemetry, instrument
+from batchqueue_async.telemetry import Instrumentation, _opentelemetry, instrument
 from batchqueue_async.telemetry._metric_table import HISTOGRAMS, METRICS
 
 
@@ -193,7 +194,7 @@ async def test_a_queue_that_is_instrumented_twice_records_each_batch_once() -> N
 BEFORE_AND_AFTER = """
 import asyncio
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async.telemetry import _opentelemetry, instrument
+from batchqueue_async.telemetry import Instrumentation, _opentelemetry, instrument
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -311,15 +312,15 @@ async def test_a_collection_after_the_end_has_what_came_since_the_one_before(
 
     manager = BatchQueueManager()
     with instrument(manager, meter_provider=collected.provider):
-        for _ in range(20):
+        for before in range(0, 200, 10):
             queue = await manager.create("q", BatchQueueConfig(consumer=store))
             await queue.produce_many(range(10))
             if is_looked_at:
-                assert handled() == 0
+                assert handled() == before
             await manager.shutdown("q")
             del queue  # another one may have its number
             if is_looked_at:
-                assert handled() == 10
+                assert handled() == before + 10
                 assert handled() is None
         if not is_looked_at:
             assert handled() == 10 * 20
@@ -364,3 +365,27 @@ def test_so_has_one_after_a_loop_thread_s_end() -> None:
     assert collected.value("items.settled", queue="q", outcome="handled") == 10
     assert collected.value("items.settled", queue="q", outcome="handled") is None
     instrumentation.close()
+
+
+@pytest.mark.real_time
+def test_a_queue_that_is_made_while_its_manager_is_instrumented_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On its loop, meanwhile: its histograms were missing for good."""
+    collected = Collected()
+    config = BatchQueueConfig[int](consumer=lambda _: None, measure_handlers=True)
+    listen, made = Instrumentation._listen, list[SyncBatchQueue[int]]()
+
+    def slowly(mine: Instrumentation, queue: BatchQueue[Any]) -> None:
+        listen(mine, queue)
+        if queue.name == "early":
+            made.append(loop_thread.open("meanwhile", config))
+
+    monkeypatch.setattr(Instrumentation, "_listen", slowly)
+    with LoopThread() as loop_thread:
+        loop_thread.open("early", config)
+        with instrument(loop_thread, meter_provider=collected.provider):
+            made[0].produce(1)
+            made[0].flush(30)
+            (point,) = collected.points("handler.batch_size")
+            assert point.attributes["batchqueue.queue"] == "meanwhile"

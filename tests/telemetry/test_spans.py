@@ -137,6 +137,28 @@ async def test_what_it_raises_is_recorded_and_each_attempt_is_a_span(
     assert done.status.status_code is trace.StatusCode.UNSET
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_a_call_that_is_cancelled_is_no_success(
+    tracing: Tracing, *, is_plain: bool
+) -> None:
+    """By a time limit, say: the batch fails, and its span looked like any other."""
+
+    async def store(_: list[int]) -> None:
+        await asyncio.sleep(60)
+
+    plain = functools.wraps(store)(lambda batch: store(batch))  # noqa: PLW0108 - plain
+    handler = with_links(plain if is_plain else store, tracer_provider=tracing.provider)
+    config = BatchQueueConfig[int](
+        consumer=handler, on_error=lambda *_: None, handler_timeout=1.0
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(1)
+    (span,) = tracing.batches()
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert span.status.description == "cancelled"
+    assert span.end_time is not None
+
+
 @pytest.mark.parametrize("handler_timeout", [None, 5.0])
 async def test_an_async_handler_behind_a_plain_decorator_is_inside_of_its_span(
     tracing: Tracing, handler_timeout: float | None, caplog: pytest.LogCaptureFixture

@@ -176,3 +176,12 @@ async def test_nothing_and_what_is_closed_are_said() -> None:
     async with queue:
         assert not feed.sample(now=True)["queues"][0]["state"]
     assert "closed" in "".join(drawn(feed.sample(now=True)))
+
+
+async def test_one_picture_is_drawn_of_a_process_that_is_killed_in_between() -> None:
+    """`--once` waits for rates; it drew nothing, as if there were no queues."""
+    sample = await busy_sample()
+    for samples in ([sample], [sample, sample]):
+        file = io.StringIO()
+        show(samples, Console(width=80, file=file), once=True)
+        assert file.getvalue().count(LONG[0]) == 2, "in the table, and in detail"

@@ -7,3 +7,10 @@
 * `copied_batches`, `binary_rows`, `exact_rows`, `fitting`, `calendar`: rows on their
   way.
 """
+
+from batchqueue_async._extras import missing
+
+try:
+    import asyncpg  # noqa: F401 - all of them need it
+except ModuleNotFoundError as _error:
+    raise missing(_error, "a sink of PostgreSQL", "postgres") from _error

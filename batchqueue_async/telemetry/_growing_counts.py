@@ -1,0 +1,135 @@
+"""Counters that only grow, though queues come and go.
+
+A queue that ends takes its counts along, and the next one of its name begins at 0; of
+two that have one name one may end, and a handler may take another's place. Whoever
+reads takes a counter that fell for a restart, and counts what is left of it once more;
+OpenTelemetry's SDK makes negative deltas of it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from operator import add, lt, sub
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
+
+from batchqueue_async.telemetry._metric_table import (
+    METRICS,
+    HistogramMetric,
+    Metric,
+    histograms_of,
+    values_of,
+)
+from batchqueue_async.telemetry._source import Identity, Reading
+
+Series = tuple[str, tuple[str, ...]]
+"""A metric's name, and the values of its labels, the queue's first."""
+Counts = tuple[float, ...]
+"""One number; of a histogram those of its classes, and the total."""
+
+_MOST_NAMES: Final = 1_000
+"""Names of which no queue is there whose counts are kept: each may have its own."""
+_OF_PARTS: Final = {"handler", "drain_task"}
+
+
+_everywhere: WeakSet[GrowingCounts] = WeakSet()
+
+
+class GrowingCounts:
+    """What was counted under each name, by whatever queues had it.
+
+    Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._sums: dict[str, dict[Series, Counts]] = {}
+        # What was seen of each queue: as long as it, or a reading of it, may be told.
+        self._seen: WeakKeyDictionary[Identity, dict[Series, Counts]] = (
+            WeakKeyDictionary()
+        )
+        self._seen_elsewhere: dict[object, dict[Series, Counts]] = {}
+        _everywhere.add(self)
+
+    def values_of(
+        self, metric: Metric, readings: Iterable[Reading]
+    ) -> dict[tuple[str, ...], float]:
+        """Return the metric's values by labels, the queue's first."""
+        if metric.kind != "counter":
+            return values_of(metric, readings)
+        is_of_part = not _OF_PARTS.isdisjoint(metric.labels)
+        found: dict[tuple[str, ...], float] = {}
+        with self.lock:
+            for each in readings:
+                for labels, value in values_of(metric, [each]).items():
+                    series = metric.name, labels
+                    grown = self._grown(each, series, (value,), is_of_part=is_of_part)
+                    (found[labels],) = grown
+        return found
+
+    def histograms_of(
+        self, metric: HistogramMetric, readings: Iterable[Reading]
+    ) -> dict[tuple[str, ...], Counts]:
+        """Return each class's count, and then the total, by queue and handler."""
+        found: dict[tuple[str, ...], Counts] = {}
+        with self.lock:
+            for each in readings:
+                for labels, counts in histograms_of(metric, each).items():
+                    series = metric.name, labels
+                    found[labels] = self._grown(each, series, counts, is_of_part=True)
+        return found
+
+    def add(self, reading: Reading) -> None:
+        """Have a queue counted that nobody will be told of by itself."""
+        for metric in METRICS:
+            self.values_of(metric, [reading])
+
+    def forget(self, readings: Sequence[Reading]) -> None:
+        """Keep no more names than may come again, beside those that are here."""
+        with self.lock:
+            here = {each.identity for each in readings}
+            _keep_some(self._seen_elsewhere, here)
+            _keep_some(self._sums, {each.stats.name for each in readings})
+
+    def _grown(
+        self, reading: Reading, series: Series, counts: Counts, *, is_of_part: bool
+    ) -> Counts:
+        """Return the sum with what has come since this queue was seen last."""
+        identity, nothing = reading.identity, (0,) * len(counts)
+        if isinstance(identity, Identity):
+            seen = self._seen.setdefault(identity, {})
+        else:
+            seen = self._seen_elsewhere.setdefault(identity, {})
+            is_of_part = True
+        last = seen.get(series, nothing)
+        if any(map(lt, counts, last)):
+            if is_of_part:
+                # Another handler of this name, or another queue elsewhere.
+                last = nothing
+            else:
+                # A queue's own counts never fall: one of both looks was from another
+                # thread, while they changed.
+                counts = last
+        seen[series] = counts
+        sums = self._sums.setdefault(reading.stats.name, {})
+        total = sums.get(series, nothing)
+        sums[series] = total = tuple(map(add, total, map(sub, counts, last)))
+        return total
+
+
+def _keep_some(known: dict[Any, Any], here: set[Any]) -> None:
+    gone = [each for each in known if each not in here]
+    for each in gone[:-_MOST_NAMES]:
+        del known[each]
+
+
+def _unlock_in_child() -> None:
+    """Renew locks: whoever had one when this child was forked is not here."""
+    for counts in _everywhere:
+        counts.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_unlock_in_child)
