@@ -18,7 +18,6 @@ from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from batchqueue_async._engine.handlers.unstoppable_call import is_left_behind
 from batchqueue_async._functions import require_run
 from batchqueue_async._loop_time import LONG_AGO
 
@@ -315,8 +314,9 @@ class HandlerCall:
     @property
     def permit(self) -> Permit | None:
         """The permit of its drain task, where queues share drain tasks."""
-        is_without = self.drain_task is None or is_left_behind(self)
-        return None if is_without else self.detector.permit
+        detector = self.detector
+        is_without = self.drain_task is None or self in detector.calls.left_behind
+        return None if is_without else detector.permit
 
     @property
     def is_waiting(self) -> bool:

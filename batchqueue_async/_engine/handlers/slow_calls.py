@@ -22,7 +22,6 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HELD_UP,
     HandlerCall,
 )
-from batchqueue_async._engine.handlers.unstoppable_call import is_left_behind
 from batchqueue_async._functions import require_run
 from batchqueue_async._log import RepeatedFailures, logger
 from batchqueue_async._loop_time import ThreadUse
@@ -79,6 +78,7 @@ class RunningCalls:
         "inside",
         "is_asked",
         "is_first",
+        "left_behind",
         "slow",
         "thread",
         "timer",
@@ -98,6 +98,8 @@ class RunningCalls:
         self.thread = ThreadUse()
         # The calls that run, and whether each was logged as slow.
         self.inside: dict[HandlerCall, bool] = {}
+        # Those of them without which their drain tasks go on: they can't be stopped.
+        self.left_behind: tuple[HandlerCall, ...] = ()
         self.timer: asyncio.TimerHandle | None = None
         # Whether the loop's next turn looks which calls run, or need not be asked to.
         self.is_asked = slow is None
@@ -117,7 +119,7 @@ class RunningCalls:
     def end_those_of(self, drain_task: int) -> None:
         """End the calls that a drain task waits for: it was cut off in one of them."""
         for call in list(self.inside):
-            if call.is_of(drain_task) and not is_left_behind(call):
+            if call.is_of(drain_task) and call not in self.left_behind:
                 call.end()
 
     def stop_idle_timer(self) -> None:

@@ -24,11 +24,6 @@ class Stuck:
         self.batch = batch
 
 
-def is_left_behind(call: HandlerCall) -> bool:
-    """Whether its drain task goes on without it, since it could not be stopped."""
-    return call.lock is not None and any(each.call is call for each in call.lock.stuck)
-
-
 def outlive(
     parts: Parts,
     rest: asyncio.Future[Any],
@@ -47,12 +42,14 @@ def outlive(
     if batch is not None:
         batch.pause_partitions(call)
     calls.inside[call] = False
+    calls.left_behind = (*calls.left_behind, call)
     lock.stuck = (*lock.stuck, stuck)
     call.is_over = False
 
     def ended(_: asyncio.Future[Any]) -> None:
         call.is_over = True
         calls.inside.pop(call, None)
+        calls.left_behind = tuple(it for it in calls.left_behind if it is not call)
         lock.stuck = tuple(each for each in lock.stuck if each is not stuck)
         lock.release(call.mode)
         if batch is not None:

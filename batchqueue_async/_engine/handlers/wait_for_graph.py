@@ -39,7 +39,6 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
     HandlerLock,
 )
-from batchqueue_async._engine.handlers.unstoppable_call import is_left_behind
 from batchqueue_async._policies.errors import WouldDeadlock
 from batchqueue_async._policies.value import Value
 
@@ -68,7 +67,7 @@ class DrainTaskNode(Value):
         return self.detector.waits_of(self._waits_for)
 
     def _waits_for(self, call: HandlerCall) -> bool:
-        if is_left_behind(call):
+        if call in call.detector.calls.left_behind:
             # It keeps its partitions, and batches of others, from being delivered.
             return True
         return call.drain_task == self.drain_task and not isinstance(
