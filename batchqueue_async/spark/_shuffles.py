@@ -10,17 +10,15 @@ earlier job brought it can't take back.
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._log import logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 _CHECKSUMS = "spark.sql.shuffle.orderIndependentChecksum"
 # Either makes Spark compute checksums. Both are off in Spark 4.1, unless asked for.
@@ -73,6 +71,7 @@ class Shuffles:
             " depend on their order or on chance, some may have come twice, and others"
             " are missing",
             _SETTINGS[0],
+            setting=_SETTINGS[0],
         )
 
     def _state_of(self, shuffle: int) -> tuple[int, int]:
