@@ -24,8 +24,8 @@ try:
 except ModuleNotFoundError as _error:
     raise missing(_error, "a sink of Parquet files", "parquet") from _error
 
-from ._parquet import ParquetDirectory, Part, StagedFile
-from ._parquet_columns import require_names_that_differ
+from ._parquet.columns import require_names_that_differ
+from ._parquet.directory import ParquetDirectory, Part, StagedFile
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .exact_casts import exact_cast

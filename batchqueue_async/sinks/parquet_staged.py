@@ -16,8 +16,8 @@ try:
 except ModuleNotFoundError as _error:
     raise missing(_error, "a sink of Parquet files", "parquet") from _error
 
-from ._parquet import ParquetDirectory, Part, StagedFile, force_to_disk
-from ._parquet_columns import require_names_that_differ
+from ._parquet.columns import require_names_that_differ
+from ._parquet.directory import ParquetDirectory, Part, StagedFile, force_to_disk
 from .checks import FromOptions
 from .epochs import Epoch
 from .open_attempts import OpenAttempts

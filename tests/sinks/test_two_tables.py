@@ -11,7 +11,7 @@ import pytest
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
-from batchqueue_async.sinks import _parquet as directory
+from batchqueue_async.sinks._parquet import directory
 from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.sqlite import SqliteEpochSink

@@ -24,11 +24,11 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason
 
-from ._parquet_columns import dictionary_columns, same_schema, with_nullable_parts
-from .epoch_attempts import prefix
-from .epochs import Epoch
-from .error_paths import telling_path
-from .staged import StagedRowsMissing, require_same_columns
+from ..epoch_attempts import prefix
+from ..epochs import Epoch
+from ..error_paths import telling_path
+from ..staged import StagedRowsMissing, require_same_columns
+from .columns import dictionary_columns, same_schema, with_nullable_parts
 
 _MANIFEST = "_manifest.json"
 # What the folders' names start with: readers make a column of it.

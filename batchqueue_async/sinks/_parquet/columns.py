@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .checks import listed
+from ..checks import listed
 
 # Of 10,000 rows with values out of 50,000 nine in ten are different.
 _SAMPLE = 10_000
