@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchqueue_async.sinks import Epoch
-from batchqueue_async.sinks import _parquet as directory
+from batchqueue_async.sinks._parquet import directory
 from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
 from batchqueue_async.sinks.staged import Attempt
