@@ -286,3 +286,23 @@ async def test_a_late_tick_stands_for_one_that_is_due_at_once() -> None:
             ticks.due = number / 1000
             ticks.done(now := round(ticks.due + 3 * ticks.every, 6))
             assert ticks.due - now > 0.04
+
+
+@pytest.mark.parametrize("place", [0, 1])
+async def test_it_comes_right_after_data_whichever_drain_task_had_it(
+    place: int,
+) -> None:
+    handed: list[Any] = []
+    merging = Merging[int](key=bool, merge=lambda _, new: new, then=handed.extend)
+    config = BatchQueueConfig[Any](
+        idle=IdleBackoff(0.1, 100.0),
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=lambda *_: place,
+    )
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, merging)
+        await asyncio.sleep(60.0)
+        await queue.produce(1)
+        await asyncio.sleep(1.0)
+        assert handed == [1]

@@ -110,6 +110,11 @@ class HookTimes:
             due = max(now, next_idle(lock, self._parts.config.idle))
             if due < self._times.get(lock, due):
                 self.put(lock, due)
+            elif handler.on_idle is not None and lock not in self._times:
+                # Its items come to several drain tasks, and another one calls it.
+                owner = self._parts.hooks.home_owner(handler)
+                if owner is not None:
+                    self._parts.tasks.drain_tasks[owner].look_at_hook(lock, due)
             if ticks is not None and ticks.due is None and handler.is_open:
                 # It was opened just now, maybe for a drain task that calls its hooks.
                 for drain_task in self._parts.tasks.drain_tasks:
