@@ -18,7 +18,15 @@ from packaging.requirements import Requirement
 
 from tests.support.pythons import ROOT, prepare
 
-EXTRAS = ("uvloop", "sqlite", "postgres", "parquet", "opentelemetry", "prometheus")
+EXTRAS = (
+    "uvloop",
+    "sqlite",
+    "postgres",
+    "parquet",
+    "opentelemetry",
+    "prometheus",
+    "top",
+)
 # What the package and each extra do with what they depend on.
 TESTS = (
     "tests/bridge/test_g_threads.py",
@@ -32,6 +40,8 @@ TESTS = (
     "tests/sinks/test_sqlite_staged.py",
     "tests/telemetry/test_opentelemetry.py",
     "tests/telemetry/test_prometheus.py",
+    "tests/telemetry/test_top.py",
+    "tests/telemetry/test_web_view.py",
 )
 
 
