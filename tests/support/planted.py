@@ -259,7 +259,7 @@ async def _hand_over_and_lose(
 
 @_plant("new owner is not told", Handoffs, "_finish")
 def _finish_in_silence(original: Method, self: Handoffs, move: Any) -> None:  # noqa: ANN401
-    with _swapped(Partition, "notify", _nothing):
+    with _swapped(Partition, "notify", _nothing), _swapped(Nap, "wake", _nothing):
         original(self, move)
 
 
