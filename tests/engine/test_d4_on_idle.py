@@ -360,7 +360,7 @@ async def test_times_that_are_superseded_are_forgotten() -> None:
     async with BatchQueue[int]("q") as queue:
         queue.add_handler(int, handler)
         await until(lambda: handler.idle_calls)
-        times = queue._parts.tasks.drain_tasks[0]._hook_times
+        times = queue._parts.tasks.drain_tasks[0]._due_hooks()
         (key,) = times.of
         for later in range(1000):
             times.put(key, 1e9 + later)
