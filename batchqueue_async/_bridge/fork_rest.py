@@ -53,6 +53,7 @@ _threads: dict[int, LoopRun | WorkerThread] = {}
 _forking: dict[int, list[list[Rest]]] = {}
 _endings: dict[int, BaseException] = {}
 _hooked: list[bool] = []
+_ROUNDS = 10  # More than threads that rest let others start; not without end.
 
 
 def remember(resting: LoopRun | WorkerThread) -> None:
@@ -80,18 +81,32 @@ def _begin() -> None:
     rests: list[Rest] = []
     _forking.setdefault(here, []).append(rests)
     try:
-        waits = []
-        for each in [*_threads.values()]:
-            if each.ident != here:
-                rest = Rest()
-                rests.append(rest)
-                waits.append(each.rest(rest))
-        # Only now, so that all of them come to rest side by side.
-        for wait in waits:
-            wait()
+        asked: dict[int, LoopRun | WorkerThread] = {}
+        # Some more times: a thread that is not ours may start one while others come to
+        # rest, and a starting one imports.
+        for _ in range(_ROUNDS):
+            new = {n: each for n, each in [*_threads.items()] if n not in asked}
+            if not new:
+                break
+            asked |= new
+            _rest(new, rests, here)
     except (SystemExit, KeyboardInterrupt) as ending:
         # A signal handler has raised it. It is raised in the parent alone, by `_end`.
         _endings[here] = ending
+
+
+def _rest(
+    threads: dict[int, LoopRun | WorkerThread], rests: list[Rest], here: int
+) -> None:
+    waits = []
+    for each in threads.values():
+        if each.ident != here:
+            rest = Rest()
+            rests.append(rest)
+            waits.append(each.rest(rest))
+    # Only now, so that all of them come to rest side by side.
+    for wait in waits:
+        wait()
 
 
 def _end() -> None:

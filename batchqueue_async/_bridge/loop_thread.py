@@ -102,8 +102,7 @@ class LoopThread(OfOneProcess):
             run = self._run
             if run is None:
                 if self._end is not None:
-                    msg = f"LoopThread {self._name!r} was stopped: make another one"
-                    raise BatchQueueError(msg)
+                    raise BatchQueueError(self._was_stopped)
                 run = LoopRun(self._name, self._shutdown_timeout, self._patience)
                 # Before: the interpreter's exit, which may come meanwhile, drains what
                 # nobody is in.
@@ -292,9 +291,15 @@ class LoopThread(OfOneProcess):
         for each in signals:
             handler.install(each)
 
+    @property
+    def _was_stopped(self) -> str:
+        return f"LoopThread {self._name!r} was stopped: make another one"
+
     def _running(self) -> LoopRun:
         run = self._run
         if run is None:
+            if self._end == "stopped":
+                raise BatchQueueError(self._was_stopped)
             msg = (
                 f"LoopThread {self._name!r} does not run: use it as "
                 "`with LoopThread() as ...`, or start it"

@@ -8,7 +8,7 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -126,6 +126,34 @@ def fork_and_wait() -> None:
     if not pid:
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_thread_that_starts_while_others_come_to_rest_rests_too() -> None:
+    """A starting one imports: a child would wait for the locks of its modules."""
+    asked: list[int] = []
+
+    class Thread:
+        ident = None
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def rest(self, _: object) -> Callable[[], None]:
+            asked.append(self.number)
+            # While that one is waited for, a thread that is not ours starts the next.
+            return self.go_on if self.number < 3 else lambda: None
+
+        def go_on(self) -> None:
+            fork_rest.remember(threads[self.number])
+
+    threads: list[Any] = [Thread(number) for number in (1, 2, 3)]
+    fork_rest.remember(threads[0])
+    try:
+        fork_and_wait()
+    finally:
+        for each in threads:
+            fork_rest.forget(each)
+    assert asked == [1, 2, 3]
 
 
 def test_the_parent_goes_on_after_forks_by_many_threads() -> None:

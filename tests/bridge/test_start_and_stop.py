@@ -50,6 +50,14 @@ def test_start_is_idempotent_and_stop_returns_what_is_left_by_queue(
     assert type(error_of(lambda: loop_thread.open("late"))) is BatchQueueError
 
 
+def test_after_stop_each_verb_says_that_it_was_stopped() -> None:
+    loop_thread = LoopThread().start()
+    loop_thread.stop()
+    for verb in (loop_thread.start, loop_thread.flush, partial(loop_thread.open, "q")):
+        with pytest.raises(BatchQueueError, match="was stopped: make another one"):
+            verb()
+
+
 def test_of_concurrent_stops_one_gets_the_lists(loop_kind: str) -> None:
     assert loop_kind
     loop_thread = LoopThread().start()
