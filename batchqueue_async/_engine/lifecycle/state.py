@@ -63,8 +63,10 @@ def admits(parts: Parts) -> bool:
     return False
 
 
-def refuse_fork(parts: Parts) -> None:
-    if parts.state is State.INHERITED:
+def refuse_fork(parts: Parts, *, though_closed: bool = False) -> None:
+    """Refuse a parent's queue in a forked child, also one that was closed there."""
+    is_parents = though_closed and parts.process not in (None, os.getpid())
+    if is_parents or parts.state is State.INHERITED:
         msg = (
             f"queue {parts.name!r} is its parent process's: a forked child makes "
             "queues of its own, as process_queue does"
