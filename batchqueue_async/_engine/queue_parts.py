@@ -57,7 +57,6 @@ class Parts:
         "ownership",
         "partitions",
         "placement",
-        "process",
         "repeated_failures",
         "running_calls",
         "state",
@@ -71,8 +70,6 @@ class Parts:
         self.state = State.NEW
         # The loop that the queue was started on.
         self.loop: asyncio.AbstractEventLoop | None = None
-        # Where that was: in a forked child the queue is still the parent's.
-        self.process: int | None = None
         # Set by the bridge, from the first `SyncBatchQueue` on.
         self.ingress: LoopWaker[Any] | None = None
         self.partitions: list[Partition[Any]] = []

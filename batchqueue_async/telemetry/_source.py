@@ -19,6 +19,7 @@ from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.runtime.forking import is_abandoned
 from batchqueue_async._engine.stats import BatchQueueStats, Overview, overview
 
 
@@ -129,8 +130,9 @@ class Source:
         # Each queue once, though it may be watched by itself and as a manager's.
         found = {id(each): each for known in self.watched for each in queues_of(known)}
         for queue in found.values():
-            if parts_of(queue).process in (None, os.getpid()):
-                by_loop.setdefault(parts_of(queue).loop, []).append(queue)
+            parts = parts_of(queue)
+            if not is_abandoned(parts.lifecycle):
+                by_loop.setdefault(parts.loop, []).append(queue)
         here = [
             reading
             for loop, queues in by_loop.items()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from batchqueue_async._engine.runtime.forking import is_abandoned
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._running_loop import running_loop
 
@@ -43,7 +43,6 @@ ENDED = frozenset((State.CLOSED, State.LOST))
 def bind_to_running_loop(parts: Parts) -> asyncio.AbstractEventLoop:
     """Bind the queue to the running loop, and return the loop."""
     parts.loop = running_loop(f"queue {parts.name!r}")
-    parts.process = os.getpid()
     parts.state = State.RUNNING
     return parts.loop
 
@@ -65,7 +64,7 @@ def admits(parts: Parts) -> bool:
 
 def refuse_fork(parts: Parts, *, though_closed: bool = False) -> None:
     """Refuse a parent's queue in a forked child, also one that was closed there."""
-    is_parents = though_closed and parts.process not in (None, os.getpid())
+    is_parents = though_closed and is_abandoned(parts.lifecycle)
     if is_parents or parts.state is State.INHERITED:
         msg = (
             f"queue {parts.name!r} is its parent process's: a forked child makes "
