@@ -130,8 +130,7 @@ class BatchingHandler(logging.Handler):
     @property
     def dropped(self) -> int:
         """How many records this process has dropped here; exact."""
-        if self._process != os.getpid():
-            self._start_anew()
+        self._leave_to_parent()
         # `next` is atomic, so that no lock is needed, which a signal handler could find
         # taken. Its count can only be seen in the repr.
         return int(repr(self._drops)[len("count(") : -1])
@@ -175,6 +174,7 @@ class BatchingHandler(logging.Handler):
 
         While `logging` is being configured it returns at once: see `close`.
         """
+        self._leave_to_parent()
         if self._queue is not None and not _is_configuring():
             with contextlib.suppress(BatchQueueError, TimeoutError):
                 self._queue.flush(self._shutdown_timeout)
@@ -190,6 +190,7 @@ class BatchingHandler(logging.Handler):
         after that, unless a logger still has it.
         """
         super().close()
+        self._leave_to_parent()
         if not _is_configuring():
             self._close()
         elif self._queue is not None:
@@ -220,7 +221,6 @@ class BatchingHandler(logging.Handler):
             self._close()
 
     def _start_anew(self) -> None:
-        self._process = os.getpid()
         self._queue: SyncBatchQueue[logging.LogRecord] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drops = itertools.count()
@@ -228,17 +228,24 @@ class BatchingHandler(logging.Handler):
         self._is_report_due = False
         # The threads that are opening the queue, where a signal handler may log.
         self._openers: set[int] = set()
-        # Also in a child: who closed it when that was forked is a thread of the parent.
         self._is_closing = False
+        # Last: of a child's threads each begins anew until one has.
+        self._process = os.getpid()
+
+    def _leave_to_parent(self) -> None:
+        """Begin anew in a forked child: queue and counts are the parent's.
+
+        So is what goes on there, such as a close, which never ends here.
+        """
+        if self._process != os.getpid():
+            self._start_anew()
 
     def _offer(self, record: logging.LogRecord) -> bool:
+        self._leave_to_parent()
         if self._queue is not None:
-            try:
+            # It raises where its loop has ended by itself.
+            with contextlib.suppress(BatchQueueError):
                 offered = self._queue.offer(record)
-            except BatchQueueError:
-                # This is a forked child, and the queue is the parent's.
-                self._start_anew()
-            else:
                 if offered is not Offer.CLOSED or is_exiting():
                     return bool(offered)
         queue = self._opened()

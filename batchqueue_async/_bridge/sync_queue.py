@@ -357,7 +357,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         give_back: Callable[[R], object] | None = None,
     ) -> R:
         self._refuse_own_thread()
-        refuse_fork(self._parts)
+        # Nobody would answer: the loop's thread is the parent's.
+        refuse_fork(self._parts, though_closed=True)
         watchdog = self._ingress.watchdog(self._patience)
         return call_on_loop(start, watchdog, give_back)
 

@@ -285,7 +285,8 @@ class _Run:
             await asyncio.sleep(seconds)
         now = asyncio.get_running_loop().time()
         self._inside -= len(batch)
-        self._ages.extend([now - each.at for each in batch])
+        # The clock counts microseconds, and may be half of one behind an arrival.
+        self._ages.extend([max(0.0, now - each.at) for each in batch])
 
     async def _shut_down(self) -> None:
         loop = asyncio.get_running_loop()

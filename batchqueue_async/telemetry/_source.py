@@ -19,6 +19,7 @@ from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.runtime.forking import is_abandoned
 from batchqueue_async._engine.stats import BatchQueueStats, Overview, overview
 
 
@@ -103,15 +104,16 @@ class Source:
     ) -> None:
         self.watched: tuple[Watched, ...] = _watched(target)
         self._patience = patience
-        self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
-        # What was seen last of queues that have ended, until it is taken.
+        # What was seen last of queues that have ended, until it is taken, here.
         self._ended: deque[Reading] = deque()
+        self._process = os.getpid()
         self.on_too_many: Callable[[Reading], object] = _ignore
         """Gets the oldest of these if nobody takes them, so that it counts."""
 
     def note_end(self, queue: BatchQueue[Any]) -> None:
         """Keep the last figures of a queue, which its manager has just forgotten."""
+        self._leave_to_parent()
         self._ended.extend(self._look_at([queue], loop_responds=True))
         while len(self._ended) > _MOST_ENDED:
             with contextlib.suppress(IndexError):  # another thread takes them
@@ -121,13 +123,16 @@ class Source:
         """Return what all queues look like now.
 
         Each loop is asked once, and waited for `patience` seconds at most; the loop on
-        which this is called is not waited for.
+        which this is called is not waited for. A forked child leaves its parent's
+        queues to that: it would tell of them what they were, beside it.
         """
         by_loop: dict[asyncio.AbstractEventLoop | None, list[BatchQueue[Any]]] = {}
         # Each queue once, though it may be watched by itself and as a manager's.
         found = {id(each): each for known in self.watched for each in queues_of(known)}
         for queue in found.values():
-            by_loop.setdefault(parts_of(queue).loop, []).append(queue)
+            parts = parts_of(queue)
+            if not is_abandoned(parts.lifecycle):
+                by_loop.setdefault(parts.loop, []).append(queue)
         here = [
             reading
             for loop, queues in by_loop.items()
@@ -138,18 +143,22 @@ class Source:
 
     def take_ended(self) -> list[Reading]:
         """Return the last figures of queues that have ended since the last call."""
+        self._leave_to_parent()
         taken: list[Reading] = []
         with contextlib.suppress(IndexError):
             while True:
                 taken.append(self._ended.popleft())
         return taken
 
+    def _leave_to_parent(self) -> None:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._ended.clear()
+
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]
     ) -> Iterable[Reading]:
-        # In a forked child the parent's loop must not even be woken.
-        is_own = self._process == os.getpid()
-        if loop is None or loop is _get_running_loop() or not is_own:
+        if loop is None or loop is _get_running_loop():
             return self._look_at(queues, loop_responds=True)
         answered = threading.Event()
         readings: list[Reading] = []

@@ -171,3 +171,36 @@ assert queue.stats().handled == 2
 def test_a_child_that_returns_from_a_handler_on_a_thread_ends(python: Path) -> None:
     ended = Program(FORKING_HANDLER, python=python).end()
     assert (ended.status, ended.output, ended.log) == (0, "ended\nended", "")
+
+
+CLOSED = """
+import os
+from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread
+
+async def nothing():
+    pass
+
+with LoopThread() as loop_thread:
+    queue = loop_thread.open("q", BatchQueueConfig(consumer=lambda _: None))
+    queue.produce(1)
+    queue.shutdown()
+    child = os.fork()
+    if child == 0:
+        for call in (queue.flush, lambda: queue.call(nothing)):
+            try:
+                call()
+            except BatchQueueError as error:
+                os.write(1, str(error).partition(":")[0].encode() + b"\\n")
+        queue.stats()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@each_python
+def test_so_does_each_of_a_queue_that_its_parent_had_shut_down(python: Path) -> None:
+    """It waited for the loop, whose thread is the parent's, for ever."""
+    with Program(CLOSED, python=python) as program:
+        lines = [program.wait_for_line() for _ in range(2)]
+        assert lines == ["queue 'q' is its parent process's"] * 2
+        assert program.end().status == 0

@@ -51,6 +51,12 @@ def test_a_lone_item_is_as_old_as_its_call_took() -> None:
     assert seen.last_seconds == pytest.approx(0.25, abs=1e-3)
 
 
+def test_no_item_is_handled_before_it_came() -> None:
+    """The plan of a sink that takes no time had a p50 of -0.000."""
+    seen = simulate(consumer(), every(1 / 3, 100), lambda _: 0.0)
+    assert seen.ages[0] == 0.0
+
+
 def test_linger_and_max_batch_are_the_engine_s() -> None:
     seen = simulate(consumer(linger=1.0, max_batch=5), every(0.3, 20), lambda _: 0.0)
     # The oldest of a batch waits for a second at most.

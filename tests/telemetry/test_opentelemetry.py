@@ -78,7 +78,7 @@ async def test_batches_are_recorded_as_histograms() -> None:
     collected = Collected()
 
     async def consume(_: list[int]) -> None:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.025)  # uvloop counts milliseconds
 
     config = BatchQueueConfig[int](consumer=consume, measure_handlers=True)
     async with BatchQueueManager() as manager:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from batchqueue_async._engine.runtime.forking import is_abandoned
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._running_loop import running_loop
 
@@ -61,8 +62,10 @@ def admits(parts: Parts) -> bool:
     return False
 
 
-def refuse_fork(parts: Parts) -> None:
-    if parts.state is State.INHERITED:
+def refuse_fork(parts: Parts, *, though_closed: bool = False) -> None:
+    """Refuse a parent's queue in a forked child, also one that was closed there."""
+    is_parents = though_closed and is_abandoned(parts.lifecycle)
+    if is_parents or parts.state is State.INHERITED:
         msg = (
             f"queue {parts.name!r} is its parent process's: a forked child makes "
             "queues of its own, as process_queue does"

@@ -19,6 +19,8 @@ class Inherited(Protocol):
 
 
 _started: weakref.WeakSet[Inherited] = weakref.WeakSet()
+# In a child: what was started in its parent, also what had ended there.
+_abandoned: weakref.WeakSet[Inherited] = weakref.WeakSet()
 
 
 def abandon_after_fork(started: Inherited) -> None:
@@ -26,9 +28,15 @@ def abandon_after_fork(started: Inherited) -> None:
     _started.add(started)
 
 
+def is_abandoned(started: Inherited) -> bool:
+    """Whether it was started in the process that this one was forked from."""
+    return started in _abandoned
+
+
 def _abandon_all() -> None:
     for each in list(_started):
         each.abandon()
+        _abandoned.add(each)
 
 
 if hasattr(os, "register_at_fork"):
