@@ -105,8 +105,6 @@ def _known(signals: Iterable[signal.Signals]) -> list[signal.Signals]:
     """Return the signals, which may be given by their numbers."""
     rule = "an iterable of signals, as in (signal.SIGTERM,)"
     require_iterable("signals", signals, rule)
-    if isinstance(signals, str):
-        refuse("signals", rule, signals, TypeError)
     chosen: list[signal.Signals] = []
     for each in signals:
         try:
