@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._engine.handlers.call_with_timeout import (
     LeftBehind,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Hook, Registration
     from batchqueue_async._engine.queue_parts import Parts
 
+# Of all queues that were never flushed: never written to.
+_NO_FLUSHES: Final[dict[Any, Any]] = {}
+
 
 class Hooks:
     __slots__ = ("_entered", "_not_closed", "_parts", "flushing")
@@ -44,12 +47,11 @@ class Hooks:
         self._not_closed: dict[int, Registration] | None = None
         # By drain task: the handler that it has entered last for a hook, if it is in.
         self._entered: dict[int | None, HandlerLock] | None = None
-        # Calls of `on_flush` that run, with the futures of their results for the
-        # flushes, and the handlers' locks.
+        # Calls of `on_flush`, with the futures of their results, and handlers' locks.
         self.flushing: dict[
             asyncio.Task[BaseException | None],
             tuple[asyncio.Future[BaseException | None], HandlerLock],
-        ] = {}
+        ] = _NO_FLUSHES
 
     def owns_hooks_of(self, drain_task: int, registration: Registration) -> bool:
         """Whether the drain task calls this handler's hooks: it owns its home."""
@@ -227,14 +229,15 @@ class Hooks:
         """
         loop, lock = asyncio.get_running_loop(), registration.lock
         ending: asyncio.Future[BaseException | None] = loop.create_future()
-        # The lock is asked for at once, so that the drain task's next batch comes after
-        # it.
+        # The lock is asked for at once: the drain task's next batch comes after it.
         mode = Exclusive(ending)
         try:
             answer = lock.request(mode)
             call = self._flush(registration, drain_task, ending, answer)
             task = outside(loop.create_task, call)
             task.set_name(f"{self._parts.name}: on_flush of {registration.label}")
+            if self.flushing is _NO_FLUSHES:
+                self.flushing = {}
             self.flushing[task] = ending, lock
             task.add_done_callback(self._flushed)
         except BaseException:
@@ -252,8 +255,8 @@ class Hooks:
     def leave_flushes(self) -> None:
         """End the waits for `on_flush` that are left at a shutdown's deadline."""
         self.bring_flushes_on()
+        message = "on_flush did not end before the shutdown's deadline"
         for ending, _ in self.flushing.values():
-            message = "on_flush did not end before the shutdown's deadline"
             if not ending.done():
                 ending.set_result(TimeoutError(message))
 

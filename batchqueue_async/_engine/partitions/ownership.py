@@ -9,11 +9,14 @@ record; each partition is told who may take from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.linger_and_nap import Nap
     from batchqueue_async._engine.partitions.partition import Partition
+
+# Of all queues in which nothing is handed over: never written to.
+_NOTHING: Final[dict[int, None]] = {}
 
 
 class Ownership:
@@ -39,7 +42,7 @@ class Ownership:
         self._bound: Sequence[Nap] | None = None
         # The owner of each partition; in a handoff the old owner.
         self._owners: list[int] = []
-        self._revoked: dict[int, None] = {}
+        self._revoked: dict[int, None] = _NOTHING
         self._derived: tuple[tuple[int, ...], ...] | None = None
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
@@ -88,7 +91,7 @@ class Ownership:
 
     def revoke(self, partition: int) -> None:
         """Begin a handoff: nobody may take from the partition."""
-        self._revoked[partition] = None
+        self._revoked = {**self._revoked, partition: None}
         self._changed(partition)
 
     def grant(self, partition: int, drain_task: int) -> None:
