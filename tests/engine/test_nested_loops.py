@@ -20,6 +20,8 @@ def run_inside(coroutine: Coroutine[Any, Any, object]) -> None:
     inner = loop.create_task(coroutine)
     outer = asyncio.current_task()
     assert outer is not None
+    # The turn that this is part of calls as many as were ready at its begin.
+    in_this_turn = len(loop._ready)
     asyncio.tasks._leave_task(loop, outer)
     try:
         for _ in range(TURNS):
@@ -28,6 +30,8 @@ def run_inside(coroutine: Coroutine[Any, Any, object]) -> None:
             loop._run_once()
     finally:
         asyncio.tasks._enter_task(loop, outer)
+        for _ in range(in_this_turn):
+            loop.call_soon(bool)
     if not inner.done():
         inner.cancel()
         pytest.fail("who stands in line behind the handler's drain task stood still")
