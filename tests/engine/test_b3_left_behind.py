@@ -377,3 +377,37 @@ async def test_nor_does_a_thread() -> None:
         go.set()
         await until(lambda: came)
     assert isinstance(came[0], WouldDeadlock)
+
+
+@pytest.mark.asyncio(loop_factories=["virtual"])
+async def test_it_waits_for_no_partition_of_another_drain_task_that_waits_for_it() -> (
+    None
+):
+    """That drain task is kept out of the handler until the call has ended."""
+    came: list[object] = []
+
+    async def go_on(batch: list[int]) -> None:
+        if batch[0] > 0:
+            return
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(10.0)
+        await asyncio.sleep(3.0)
+        try:
+            await queue.produce_many(range(1, 21, 2))
+        except WouldDeadlock as error:
+            came.append(error)
+
+    config = BatchQueueConfig[int](
+        max_batch=1,
+        buffer_size=2,
+        handler_timeout=1.0,
+        on_error=lambda _batch, _error: None,
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=lambda item, count: item % count,
+    )
+    async with BatchQueue[int]("q", config) as queue:
+        queue.add_handler(int, go_on)
+        await queue.produce(0)
+        await asyncio.sleep(100.0)
+        assert [type(each) for each in came] == [WouldDeadlock]

@@ -95,6 +95,12 @@ async def test_items_wait_in_their_partition_until_the_new_owner_may_take() -> N
     assert it.moving.handled == [0, 1, 2, 3, 4, 5]
 
 
+async def test_a_handoff_is_of_its_own_queue() -> None:
+    async with handoff() as it, BatchQueue[int]("other") as other:
+        assert owners(it.queue)[0] is None
+        assert owners(other) == [0]
+
+
 @every_loop
 async def test_items_that_waited_before_the_handoff_are_handled_after_it() -> None:
     gate = asyncio.Event()

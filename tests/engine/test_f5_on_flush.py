@@ -426,3 +426,25 @@ async def test_a_deadline_in_the_turn_of_the_last_item_makes_no_receipt_untrue(
     assert isinstance(flushing.exception(), DeliveryError) == bool(
         queue.stats().not_closed
     )
+
+
+async def test_a_queue_s_end_waits_for_no_on_flush_of_another_queue() -> None:
+    gate = asyncio.Event()
+
+    class Gated(RecordingHandler[int]):
+        async def on_flush(self) -> None:
+            await gate.wait()
+
+    async with BatchQueue[int]("one") as one, BatchQueue[int]("other") as other:
+        for each in (one, other):
+            each.add_handler(int, Gated())
+            await each.produce(1)
+        await turns()
+        flush = asyncio.create_task(one.flush())
+        await turns()
+        other.remove_handler(int)
+        async with asyncio.timeout(5.0):
+            await other.close()
+        assert not flush.done()
+        gate.set()
+        await flush

@@ -91,7 +91,9 @@ class Ownership:
 
     def revoke(self, partition: int) -> None:
         """Begin a handoff: nobody may take from the partition."""
-        self._revoked = {**self._revoked, partition: None}
+        if self._revoked is _NOTHING:
+            self._revoked = {}
+        self._revoked[partition] = None
         self._changed(partition)
 
     def grant(self, partition: int, drain_task: int) -> None:
