@@ -40,7 +40,10 @@ class Interruption:
     """Runs `action` at the n-th point inside of the package, while it is entered.
 
     Of those points that count: as `counts` says, which is asked at each. A function's
-    begin, and where a generator goes on, are points only with `at_entries`.
+    begin, and where a generator goes on, are points only with `at_entries`. `runs_in`
+    is asked there alone, and has to say the same until the function leaves off, as of
+    the task that runs. What runs elsewhere is not traced: a sweep of few points in much
+    that happens is three times as fast.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Interruption:
         action: Callable[[], object],
         counts: Callable[[], bool] = lambda: True,
         *,
+        runs_in: Callable[[], bool] = lambda: True,
         at_entries: bool = False,
     ) -> None:
         self.where: str | None = None
@@ -57,6 +61,7 @@ class Interruption:
         self._left = at
         self._action = action
         self._counts = counts
+        self._runs_in = runs_in
         self._at_entries = at_entries
         self._places: dict[FrameType, _Place] = {}
 
@@ -91,11 +96,11 @@ class Interruption:
         return self._traced
 
     def _entered(self, frame: FrameType) -> bool:
-        """Note a frame that begins, or goes on; returns whether it is the package's."""
+        """Note a frame that begins, or goes on; returns whether it has points."""
         if frame.f_back is not None and frame.f_back in self._places:
             # Not a C function: its own end is no point.
             self._places[frame.f_back].before = None
-        if not _is_ours(frame.f_code):
+        if not _is_ours(frame.f_code) or not self._runs_in():
             return False
         self._places[frame] = _Place(frame.f_code)
         if self._at_entries and not self.has_acted and _looks_at_signals(frame):
