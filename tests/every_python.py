@@ -17,11 +17,17 @@ from pathlib import Path
 from tests.support.pythons import VERSIONS, find, prepare
 
 ROOT = Path(__file__).parents[1]
+# What needs PySpark to be imported.
+OF_SPARK = (
+    "tests/spark/*",
+    "tests/test_java_runtime.py",
+    "tests/sinks/test_each_way.py",
+    "tests/sinks/test_exact_values.py",
+    "tests/examples/test_flights*",
+    "tests/*/test_*spark*",
+)
 WITHOUT_SPARK = (
-    "--ignore=tests/spark",
-    "--ignore=tests/test_java_runtime.py",
-    "--ignore-glob=tests/examples/test_flights*",
-    "--ignore-glob=tests/*/test_*spark*",
+    *(f"--ignore-glob={each}" for each in OF_SPARK),
     "-m",
     "not spark and not slow",
 )
