@@ -19,6 +19,7 @@ from tests.support.pythons import VERSIONS, find, prepare
 ROOT = Path(__file__).parents[1]
 # What needs PySpark to be imported.
 OF_SPARK = (
+    "tests/spark",
     "tests/spark/*",
     "tests/test_java_runtime.py",
     "tests/sinks/test_each_way.py",
