@@ -354,9 +354,12 @@ def _has_leftovers(queue: BatchQueue[Any]) -> bool:
 
 
 def _differences(existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]) -> str:
-    return ", ".join(
-        f"{field}={shown(getattr(existing, field))}"
-        f" (not {shown(getattr(wanted, field))})"
-        for field in existing.__dataclass_fields__
-        if getattr(existing, field) != getattr(wanted, field)
-    )
+    told = []
+    for field in existing.__dataclass_fields__:
+        stays, other = getattr(existing, field), getattr(wanted, field)
+        if stays != other:
+            stays, other = shown(stays), shown(other)
+            # A function that was defined again, as by a notebook's cell.
+            other = "another one like it" if other == stays else other
+            told.append(f"{field}={stays} (not {other})")
+    return ", ".join(told)

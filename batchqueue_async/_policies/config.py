@@ -50,9 +50,11 @@ def require_options(  # noqa: PLR0913 - all that is declared for one handler
     max_batch_bytes: object = None,
 ) -> None:
     """Refuse what can't be declared for one handler; None stands for the queue's."""
-    if isinstance(max_batch, str) and max_batch != AUTO:
-        refuse("max_batch", 'an int, "auto" or None', max_batch, TypeError)
-    if max_batch is not None and max_batch != AUTO:
+    # Nothing else is compared: a DataFrame that is compared has no truth.
+    if isinstance(max_batch, str):
+        if max_batch != AUTO:
+            refuse("max_batch", 'an int, "auto" or None', max_batch, TypeError)
+    elif max_batch is not None:
         require_int("max_batch", max_batch, at_least=1)
     if linger is not None:
         require_at_least("linger", linger, 0)

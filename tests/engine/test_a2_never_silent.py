@@ -75,6 +75,33 @@ class TestUnhandled:
             await until(lambda: queue.stats().unhandled == 2)
         assert len(errors(caplog)) == 2
 
+    async def test_that_its_class_was_made_again_is_told(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As where a notebook's cell is run again, or a module is reloaded."""
+
+        def cell() -> tuple[type, type]:
+            class Event:
+                pass
+
+            class Click(Event):
+                pass
+
+            return Event, Click
+
+        event, click = cell()
+        async with BatchQueue[object]("q") as queue:
+            queue.add_handler(event, RecordingHandler[object]())
+            await queue.produce(click())
+            _, click = cell()
+            await queue.produce_many([click(), Other()])
+        assert check_settled(queue).unhandled == 2
+        again, other = errors(caplog)
+        assert f"there is one for another class named {event.__qualname__}" in again
+        assert other == (
+            "q: no handler for items of type Other; they count as unhandled"
+        )
+
     async def test_each_queue_logs_for_itself(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:

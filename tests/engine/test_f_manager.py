@@ -113,6 +113,23 @@ class TestGetOrCreate:
         assert "idle" in messages[0]
         assert "linger" not in messages[0]
 
+    async def test_a_handler_that_was_defined_again_is_told_from_the_first(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As by a notebook's cell: both are shown by the same name."""
+
+        def cell() -> BatchQueueConfig[int]:
+            def store(_: list[int]) -> None:
+                pass
+
+            return BatchQueueConfig(consumer=store)
+
+        async with BatchQueueManager() as manager:
+            await manager.get_or_create("q", cell())
+            await manager.get_or_create("q", cell())
+        (message,) = warnings_in(caplog)
+        assert message.endswith("store (not another one like it)")
+
     @pytest.mark.parametrize("first_has_consumer", [True, False])
     async def test_another_dispatch_mode_is_a_conflict(
         self, *, first_has_consumer: bool

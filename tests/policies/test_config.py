@@ -20,6 +20,20 @@ from batchqueue_async._policies.selectors import by_key, by_type, fair_by, round
 NAN, INFINITY = float("nan"), float("inf")
 
 
+class Frame:
+    """As a DataFrame: what comes of comparing it is neither true nor false."""
+
+    def __eq__(self, other: object) -> Frame:  # type: ignore[override]
+        return self
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        msg = "the truth value of a Frame is ambiguous"
+        raise ValueError(msg)
+
+
 class Recorder:
     """A handler as an object."""
 
@@ -141,6 +155,7 @@ def test_a_wrong_value_is_a_value_error(settings: dict[str, Any], message: str) 
         ({"consumer": 3}, r"^consumer must be callable or have a consume method"),
         ({"consumer": Recorder}, r"^consumer must be a handler, not its class, got"),
         ({"max_batch": "9"}, r"^max_batch must be an int, \"auto\" or None, got '9'$"),
+        ({"max_batch": Frame()}, r"^max_batch must be an int, got a Frame$"),
         ({"linger": None}, r"^linger must be a number, got None$"),
         ({"idle": 0.05}, r"^idle must be an IdleBackoff, got 0\.05$"),
         ({"rebalancing": True}, r"^rebalancing must be a Rebalancing or None, got"),

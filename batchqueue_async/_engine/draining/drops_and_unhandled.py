@@ -124,10 +124,23 @@ def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
             logger.error(
                 "%s: no handler for items of type %s; they count as unhandled",
                 parts.name,
-                item_type.__qualname__,
+                item_type.__qualname__ + _made_again(parts, item_type),
                 queue=parts.name,
                 item_type=item_type.__qualname__,
             )
         keep_for_flush(parts, "unhandled", batch.items)
         batch.stage = TO_BE_SETTLED
     batch.settle("unhandled")
+
+
+def _made_again(parts: Parts, item_type: type) -> str:
+    """Say so if a handler's class only has the name of this one, or of a base of it."""
+    handled = {each.__qualname__ for each in parts.handlers.types}
+    # Not `item_type.__mro__`: a metaclass may have one of its own.
+    for each in type.__dict__["__mro__"].__get__(item_type):
+        if each.__qualname__ in handled:
+            return (
+                f" (there is one for another class named {each.__qualname__}: was it "
+                "made again, by a reload or a cell of a notebook?)"
+            )
+    return ""
