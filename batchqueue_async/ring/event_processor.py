@@ -20,7 +20,7 @@ from .errors import (
     halt,
     log_and_continue,
 )
-from .event_handler import HandlerLike, HandlerMethods, Hook
+from .event_handler import HandlerLike, HandlerMethods, Hook, refuse_generated
 from .handler_call import ConsumerSequence, HandlerCall
 from .ring_buffer import RingBuffer
 from .sequence import INITIAL
@@ -185,10 +185,14 @@ class EventProcessor(Generic[E]):
         try:
             for sequence, event in pairs:
                 result = on_event(event, sequence, sequence == end)
-                if result is not None and isawaitable(result):
+                if result is None:
+                    continue
+                if isawaitable(result):
                     self._passed = sequence - 1
                     if (returned := await result) is not None:
                         require_run(returned)
+                else:
+                    refuse_generated(result)
             self._passed = last
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
             return await self._passed_after(error, first, sequence, sequence, event)
@@ -252,9 +256,13 @@ class EventProcessor(Generic[E]):
             await _finish(self.on_error(error, sequence, event))
         except (asyncio.CancelledError, Exception) as fatal:  # noqa: BLE001
             halting = _own_error(fatal)
-            if event is not None and self._sequencer.cause is None:
-                at = f" at event {sequence}, in {self.handler.name}"
-                self._sequencer.halted_at = at
+            if self._sequencer.cause is None:
+                at = (
+                    f" at event {sequence}, in"
+                    if event is not None
+                    else " in a hook of"
+                )
+                self._sequencer.halted_at = f"{at} {self.handler.name}"
             self._ring.halt(halting)
             return False
         return True
@@ -267,8 +275,12 @@ class EventProcessor(Generic[E]):
 
 
 async def _finish(result: object) -> None:
-    if result is not None and isawaitable(result):
+    if result is None:
+        return
+    if isawaitable(result):
         require_run(await result)
+    else:
+        refuse_generated(result)
 
 
 def is_cancelled() -> bool:

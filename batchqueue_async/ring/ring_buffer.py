@@ -133,7 +133,7 @@ class RingBuffer(RingPart, Generic[E]):
         wait: How consumers wait; by default `BlockingWait`.
 
     Raises:
-        InvalidArgument: The capacity is no power of two.
+        InvalidArgument: The capacity is no power of two, or `factory` is async.
         TypeError: `factory`, `producer` or `wait` is something else, such as a class of
             wait strategies in place of one of its objects.
     """
@@ -158,7 +158,8 @@ class RingBuffer(RingPart, Generic[E]):
         self.capacity: int = capacity
         """How many events the ring holds."""
         self._mask = capacity - 1
-        self._events = [factory() for _ in range(capacity)]
+        refuse_unrun("factory", factory, first := factory())
+        self._events = [first, *(factory() for _ in range(1, capacity))]
 
     def __getitem__(self, sequence: int) -> E:
         """Return the event in the sequence's slot, whoever may use it now."""
@@ -278,7 +279,7 @@ class RingBuffer(RingPart, Generic[E]):
             else:
                 result = fill(event, sequence, *args)
             if result is not None:
-                refuse_unrun(fill, result)
+                refuse_unrun("fill", fill, result)
             sequencer.publish(sequence)
         except BaseException as error:
             sequencer.given_up += ((sequence, sequence),)
@@ -309,7 +310,7 @@ class RingBuffer(RingPart, Generic[E]):
             else:
                 result = fill(event, sequence, *args)
             if result is not None:
-                refuse_unrun(fill, result)
+                refuse_unrun("fill", fill, result)
             sequencer.publish(sequence)
         except BaseException as error:
             sequencer.given_up += ((sequence, sequence),)
@@ -390,7 +391,7 @@ def fill_and_publish(
         for event, item in zip(ring.events(low, high), items, strict=True):
             result = fill(event, sequence, item)
             if result is not None:
-                refuse_unrun(fill, result)
+                refuse_unrun("fill", fill, result)
             sequence += 1
     except BaseException:
         if sequence > low:

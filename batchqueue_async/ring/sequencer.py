@@ -24,7 +24,7 @@ from .claim_queue import ClaimQueue, WaitingClaim
 from .errors import INHERITED, InsufficientCapacity, InvalidArgument, RingError
 from .handler_call import HandlerCall, Need, running_call
 from .publications import Publications
-from .sequence import INITIAL, Notifier, Sequence, minimum
+from .sequence import INITIAL, Notifier, Sequence, minimum, require_sequences
 from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class MultiProducerSequencer(Publications):
 
     def add_gating_sequences(self, *sequences: Sequence) -> None:
         """Let producers wait for these, from their present values on."""
-        self._set_gating((*self.gating, *sequences))
+        self._set_gating((*self.gating, *require_sequences(sequences)))
 
     def remove_gating_sequence(self, sequence: Sequence) -> bool:
         """Let producers no longer wait for it; returns whether they did."""
