@@ -117,7 +117,8 @@ class ParquetStagedSink(FromOptions):
         """Give the file its name; a published epoch's, or a discarded run's, goes.
 
         Raises:
-            OSError: The file can't be written; for one, the run was discarded.
+            OSError: The file can't be written; for one, the run was discarded, or the
+                epoch was published without it.
         """
         file = self._attempts.get(attempt)
         if file is None:

@@ -46,7 +46,8 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
     second one, and any number of tables may share the fences.
 
     What it costs: every row is written twice, first into a temporary file. The file is
-    locked for other writers during `commit` alone. A commit waits for the disk
+    locked for other writers during `commit` alone, and once while fences are made that
+    are missing. A commit waits for the disk
     (`synchronous = EXTRA`, whatever the file is set to), because Spark forgets the
     epoch afterwards. One small row per epoch stays.
 

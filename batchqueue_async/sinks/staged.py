@@ -111,8 +111,9 @@ class StagedSink(Protocol[T]):
         """Make what was staged durable, and invisible still; returns the receipt.
 
         An attempt without items is sealed, too; that should cost no I/O. If the epoch
-        was published in the meantime, it keeps nothing. If its rows are gone otherwise,
-        since the run was discarded, or all of it was too old, it raises.
+        was published in the meantime, it keeps nothing, and may raise. If its rows are
+        gone otherwise, since the run was discarded, or all of it was too old, it
+        raises.
         """
 
     async def abandon(self, attempt: Attempt, /) -> None:
