@@ -282,3 +282,16 @@ def test_a_plan_that_could_not_be_made_is_refused() -> None:
         made(CONFIG, load(), level=Level())
     with pytest.raises(TypeError, match="candidates must be an iterable"):
         made(CONFIG, load, level=Level(), candidates=CONFIG)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "config", BatchQueueConfig])
+def test_a_plan_needs_a_config(wrong: Any) -> None:  # noqa: ANN401 - whatever it is
+    with pytest.raises(TypeError, match=r"^config must be a BatchQueueConfig, got "):
+        plan(wrong, list, lambda _: 0.1, Level())
+
+
+@pytest.mark.parametrize("wrong", ["false", None, 0])
+def test_whether_items_may_be_lost_is_said(wrong: Any) -> None:  # noqa: ANN401
+    """The text "false" is true, with which any plan held."""
+    with pytest.raises(TypeError, match=r"^may_lose must be True or False, got "):
+        Level(may_lose=wrong)
