@@ -173,25 +173,28 @@ class EventProcessor(Generic[E]):
     ) -> int:
         on_event = self.handler.on_event
         assert on_event is not None
-        pairs: Iterable[tuple[int, E]] = enumerate(
-            self._ring.events(first, last), first
-        )
+        events = self._ring.events(first, last)
+        pairs: Iterable[tuple[int, E]] = enumerate(events, first)
         end = last
         if skipped:
             kept = [pair for pair in pairs if pair[0] not in skipped]
             pairs, end = kept, kept[-1][0]
         sequence = first
         event: E | None = None
+        task = asyncio.current_task()
         try:
             for sequence, event in pairs:
                 result = on_event(event, sequence, sequence == end)
-                if result is None:
-                    continue
-                if isawaitable(result):
+                if result is not None and isawaitable(result):
                     self._passed = sequence - 1
                     if (returned := await result) is not None:
                         require_run(returned)
-                else:
+                    if task is not None and task.cancelling() and self.is_to_end():
+                        # It has swallowed that: the rest of the batch would hold up
+                        # the end. It is cancelled again before its next one.
+                        self._passed = sequence
+                        return sequence
+                elif result is not None:
                     refuse_generated(result)
             self._passed = last
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
