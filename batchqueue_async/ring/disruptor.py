@@ -35,7 +35,7 @@ class ConsumerStats:
         name: What `describe` calls it.
         sequence: The last event that it has passed.
         lag: How many claimed events it has not passed.
-        failed: How often its handlers raised.
+        failed: How often its handlers raised, hooks included, rewinds not.
         is_gating: Whether producers wait for it.
     """
 

@@ -15,7 +15,7 @@ from .errors import InvalidArgument, RingError
 from .event_handler import refuse_unrun
 from .one_process import RingPart
 from .sequence import Sequence
-from .sequence_barrier import SequenceBarrier, WaitStrategy, require_wait_strategy
+from .sequence_barrier import SequenceBarrier, WaitStrategy
 from .sequencer import MultiProducerSequencer
 from .single_producer_sequencer import SingleProducerSequencer
 
@@ -148,7 +148,6 @@ class RingBuffer(RingPart, Generic[E]):
         _validation.require_callable("factory", factory)
         rule = "ProducerType.SINGLE or ProducerType.MULTI"
         _validation.require_instance("producer", producer, ProducerType, rule)
-        require_wait_strategy("wait", wait)
         self.sequencer: MultiProducerSequencer = (
             SingleProducerSequencer(capacity, wait)
             if producer is ProducerType.SINGLE

@@ -201,6 +201,12 @@ class BlockingWait:
         return available
 
 
+def strategy_of(wait: WaitStrategy | None) -> WaitStrategy:
+    """Return it, or the default; refuse what is none."""
+    require_wait_strategy("wait", wait)
+    return BlockingWait() if wait is None else wait
+
+
 @dataclass(frozen=True, slots=True)
 class TimeoutBlockingWait:
     """Sleeps like `BlockingWait`, and calls `on_timeout` when nothing comes for long.

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from batchqueue_async.ring import (
+    BlockingWait,
     Disruptor,
     InvalidArgument,
+    MultiProducerSequencer,
     Rewind,
     RingBuffer,
     RingError,
     RingHalted,
     Sequence,
+    SingleProducerSequencer,
     SyncRing,
     WorkerPool,
     halt,
@@ -46,6 +49,13 @@ def test_the_size_is_named_as_the_caller_names_it() -> None:
     told = r"^size must be a power of two, got '8'$"
     with pytest.raises(InvalidArgument, match=told):
         Disruptor(Event, wrong)
+
+
+@pytest.mark.parametrize("wrong", [BlockingWait, 5, "wait"])
+@pytest.mark.parametrize("kind", [MultiProducerSequencer, SingleProducerSequencer])
+def test_a_sequencers_wait_strategy_is_one(kind: Any, wrong: object) -> None:  # noqa: ANN401
+    with pytest.raises(TypeError, match=r"^wait must be a wait strategy, as in "):
+        kind(8, wrong)
 
 
 def test_a_factory_that_makes_coroutines_is_refused() -> None:
