@@ -93,12 +93,13 @@ class HandlerMethods(Generic[E]):
         self.name: str = name_of(handler)
         self.on_event: EventFunction[E] | None = on_event
         self.on_batch = on_batch
-        self.on_batch_start = _hook(handler, "on_batch_start", (1, "(size)"))
-        self.on_start = _hook(handler, "on_start", _NOTHING)
-        self.on_shutdown = _hook(handler, "on_shutdown", _NOTHING)
-        self.on_timeout = _hook(handler, "on_timeout", (1, "(sequence)"))
-        self.set_sequence_callback = _hook(
-            handler, "set_sequence_callback", (1, "(sequence)")
+        size, sequence = (1, "(size)"), (1, "(sequence)")
+        self.on_batch_start: Hook | None = _hook(handler, "on_batch_start", size)
+        self.on_start: Hook | None = _hook(handler, "on_start", _NOTHING)
+        self.on_shutdown: Hook | None = _hook(handler, "on_shutdown", _NOTHING)
+        self.on_timeout: Hook | None = _hook(handler, "on_timeout", sequence)
+        self.set_sequence_callback: Hook | None = _hook(
+            handler, "set_sequence_callback", sequence
         )
 
 
