@@ -102,13 +102,18 @@ def takes(call: object, arguments: int) -> bool:
 
 def require_function(field: str, call: object, arguments: int, told: str) -> None:
     """Refuse a generator function, too: nobody would run what it returns."""
+    if is_generator_function(call):
+        refuse(field, "no generator function", call, TypeError)
+    require_arguments(field, call, arguments, told)
+
+
+def is_generator_function(call: object) -> bool:
+    """Whether a call would only make a generator, of either kind."""
     inner = call
     while isinstance(inner, partial):
         inner = inner.func
-    code, _ = _code_of(inner, arguments)
-    if code is not None and code.co_flags & _GENERATORS:
-        refuse(field, "no generator function", call, TypeError)
-    require_arguments(field, call, arguments, told)
+    code, _ = _code_of(inner, 0)
+    return code is not None and code.co_flags & _GENERATORS != 0
 
 
 def require_sync_function(field: str, call: object, arguments: int, told: str) -> None:

@@ -336,18 +336,18 @@ def _consumer(
 ) -> HandlerLike[logging.LogRecord]:
     if isinstance(target, BatchingHandler):
         # It drops all records that are logged while another one passes records on.
-        rule = (
-            "another handler than a BatchingHandler, which refuses what one passes on"
-        )
+        but = "which refuses what one passes on"
+        rule = f"another handler than a BatchingHandler, {but}"
         refuse("target", rule, target, TypeError)
+    if isinstance(target, type) and issubclass(target, logging.Handler):
+        refuse("target", "a handler, not its class", target, TypeError)
     name = name_of(target)
     if isinstance(target, logging.Handler):
         target = partial(_handle_each, target)
     require_handler("target", target)
     handler: BatchHandler[logging.LogRecord] = _Target(target, name)
-    if inspect.iscoroutinefunction(handler.consume):
-        return handler
-    return in_thread(handler)
+    is_async = inspect.iscoroutinefunction(handler.consume)
+    return handler if is_async else in_thread(handler)
 
 
 def _handle_each(target: logging.Handler, records: list[logging.LogRecord]) -> None:

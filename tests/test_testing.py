@@ -234,6 +234,7 @@ def test_settle_says_which_loop_it_is_for() -> None:
     "settings, told",
     [
         ({"gate": 5}, "gate must be an asyncio.Event or None, got 5"),
+        ({"gate": asyncio.Event}, "gate must be an asyncio.Event or None, got <class"),
         ({"delay": "x"}, "delay must be a number, got 'x'"),
         ({"delay": -1}, "delay must be >= 0, got -1"),
         ({"delay": float("nan")}, "delay must be finite, got nan"),
@@ -245,3 +246,10 @@ def test_a_handler_that_could_not_record_is_refused(
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(told)):
         RecordingHandler[int](**settings)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, None, 1.5])
+async def test_settle_takes_one_turn_or_more(wrong: Any) -> None:  # noqa: ANN401
+    """After none it said that the loop was busy."""
+    with pytest.raises((TypeError, ValueError), match=r"^max_cycles must be "):
+        await settle(wrong)

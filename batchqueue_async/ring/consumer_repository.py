@@ -13,8 +13,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._functions import takes
-from batchqueue_async._validation import refuse
+from batchqueue_async._validation import require_instance
 
 from .errors import (
     ExceptionHandler,
@@ -25,7 +24,12 @@ from .errors import (
     log_and_continue,
     require_count,
 )
-from .event_handler import HandlerLike, identity_of, name_of
+from .event_handler import (
+    HandlerLike,
+    identity_of,
+    name_of,
+    require_exception_handler,
+)
 from .event_processor import EventProcessor
 from .handler_call import ConsumerSequence
 from .lifecycle import ConsumerTasks
@@ -93,6 +97,9 @@ class ConsumerRepository(Generic[E]):
         """Add handlers side by side, each after all of `after`."""
         if max_batch is not None:
             require_count("max_batch", max_batch, 1, ">= 1 or None")
+        if rewind is not None:
+            rule = "a Rewind, as in Rewind(attempts=3), or None"
+            require_instance("rewind", rewind, Rewind, rule)
         self._check_new(handlers, after)
         nodes = []
         for handler in handlers:
@@ -130,12 +137,10 @@ class ConsumerRepository(Generic[E]):
         self, on_error: ExceptionHandler, handlers: Seq[object]
     ) -> None:
         """Set `on_error` for some handlers, or for all that have none of their own."""
-        if not takes(on_error, 3):
-            rule = "callable with (error, sequence, event)"
-            refuse("on_error", rule, on_error, InvalidArgument)
+        require_exception_handler(on_error)
         if handlers:
-            for handler in handlers:
-                _, consumer = self.find(handler)
+            # All are looked for first: if one is none of this ring, nothing changes.
+            for _, consumer in [self.find(each) for each in handlers]:
                 consumer.on_error = on_error
                 self._has_own.add(consumer)
             return

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from batchqueue_async._validation import require_instance
+
 from .consumer_repository import ConsumerRepository, Node
 from .errors import (
     ExceptionHandler,
@@ -13,10 +15,11 @@ from .errors import (
     Rewind,
     RingError,
     RingHalted,
+    require_power_of_two,
     require_timeout,
 )
 from .event_handler import HandlerLike
-from .lifecycle import leave_block
+from .lifecycle import leave_block, say_left
 from .one_process import RingPart
 from .ring_buffer import ProducerType, RingBuffer
 from .sequence_barrier import WaitStrategy
@@ -32,7 +35,7 @@ class ConsumerStats:
         name: What `describe` calls it.
         sequence: The last event that it has passed.
         lag: How many claimed events it has not passed.
-        failed: How often its handlers raised.
+        failed: How often its handlers raised, hooks included, rewinds not.
         is_gating: Whether producers wait for it.
     """
 
@@ -88,13 +91,15 @@ class HandlerGroup(RingPart, Generic[E]):
         Handlers of the disruptor itself get it as soon as it is published.
 
         Args:
-            handlers: They work side by side. Of a ring that runs, they get what comes
-                after its cursor.
+            handlers: They work side by side. They get what comes after the ring's
+                cursor: nothing that was published before they were added.
             max_batch: Events per batch at most.
             rewind: What `RewindBatch` does; by default it rewinds, without a limit.
 
         Raises:
             RingError: A handler is used twice, or the graph would have a cycle.
+            InvalidArgument, TypeError: One is no handler, or there is none; or another
+                argument is not valid.
             RingHalted: The ring was shut down or halted.
         """
         nodes = self._consumers.add(handlers, self._nodes, max_batch, rewind)
@@ -110,6 +115,7 @@ class HandlerGroup(RingPart, Generic[E]):
 
         Raises:
             RingError: A handler is used twice, or the graph would have a cycle.
+            InvalidArgument: One is no handler, or there is none.
             RingHalted: The ring was shut down or halted.
         """
         nodes = self._consumers.add_pool(handlers, self._nodes)
@@ -120,7 +126,10 @@ class HandlerGroup(RingPart, Generic[E]):
 
         Raises:
             RingError: The other group is of another ring.
+            TypeError: It is no group, but a handler for instance.
         """
+        rule = "a group, as handle_events_with returns it"
+        require_instance("other", other, HandlerGroup, rule)
         if other._consumers is not self._consumers:
             msg = "groups of two rings cannot be joined: each has its own sequences"
             raise RingError(msg)
@@ -153,7 +162,7 @@ class Disruptor(HandlerGroup[E]):
 
     Raises:
         InvalidArgument: The size is no power of two, or the timeout is negative.
-        TypeError: The timeout is no number.
+        TypeError: The timeout is no number, or another argument is something else.
     """
 
     def __init__(
@@ -165,12 +174,14 @@ class Disruptor(HandlerGroup[E]):
         *,
         shutdown_timeout: float | None = 30.0,
     ) -> None:
+        require_power_of_two("size", size)
         require_timeout("shutdown_timeout", shutdown_timeout)
         self._shutdown_timeout = shutdown_timeout
         self.ring: RingBuffer[E] = RingBuffer(
             factory, size, producer=producer, wait=wait
         )
-        """Where producers publish; events published before the start are handled."""
+        """Where producers publish; what is published before the start is handled, by
+        those handlers that were there by then."""
         self._producer = producer
         super().__init__(ConsumerRepository(self.ring), ())
 
@@ -201,7 +212,7 @@ class Disruptor(HandlerGroup[E]):
 
         Raises:
             InvalidArgument: It can't be called like that, or a handler is none of this
-                ring.
+                ring; nothing is changed.
         """
         self._consumers.handle_exceptions_with(on_error, handlers)
 
@@ -282,17 +293,23 @@ class Disruptor(HandlerGroup[E]):
         await tasks.shut_down(lambda: self._consumers.sequences, timeout)
 
     async def _end_unstarted(self) -> None:
-        if self.ring.sequencer.is_closed:
-            return
-        self.halt()
+        self.ring.halt()
         for node in self._consumers.nodes:
             for consumer in node.consumers:
                 reason = f"ring consumer {consumer.handler.name} was never started"
                 await self._consumers.tasks.tell_left(consumer, reason)
 
     def halt(self) -> None:
-        """Stop now: consumers end after the batch they are at; claims are refused."""
+        """Stop now: consumers end after the batch they are at; claims are refused.
+
+        Each consumer logs how many events are left to it, also before the start.
+        """
         self.ring.halt()
+        if not self._consumers.tasks.has_started:
+            for node in self._consumers.nodes:
+                for consumer in node.consumers:
+                    name = f"ring consumer {consumer.handler.name}"
+                    say_left(consumer, f"{name} was halted before its start")
 
     async def __aenter__(self) -> RingBuffer[E]:
         return await self.start()

@@ -11,10 +11,11 @@ from typing import Any, Final, NoReturn, TypeAlias
 from batchqueue_async import _validation
 from batchqueue_async._log import SafeLogger
 from batchqueue_async._validation import refuse
-from batchqueue_async._wording import kind_of, shown
+from batchqueue_async._wording import kind_of
 
 logger: SafeLogger = SafeLogger(logging.getLogger("batchqueue_async.ring"))
 
+RING: Final = "a RingBuffer, as `async with disruptor as ring` gives it"
 INHERITED: Final = "the ring belongs to the process that this one was forked from"
 
 
@@ -41,7 +42,8 @@ class RewindBatch(Exception):
     """Raised by a handler that wants its whole batch again, from its first event on.
 
     For failures that may pass, such as a lost connection. How often, and after which
-    pause, is what `Rewind` says.
+    pause, is what `Rewind` says. What the handler has told as passed within the batch,
+    by `set_sequence_callback`, does not come again.
     """
 
 
@@ -81,6 +83,11 @@ its events; for the other hooks `event` is None.
 
 def log_and_continue(error: Exception, sequence: int, event: object) -> None:
     """Log the error and go on with the next event: the default."""
+    # A hook has no event: the last one that was passed did not fail.
+    if event is None:
+        says = "a hook failed before event %d"
+        logger.error(says, sequence + 1, exc_info=error, sequence=sequence)
+        return
     logger.error(
         "event %d, %s, failed",
         sequence,
@@ -91,7 +98,14 @@ def log_and_continue(error: Exception, sequence: int, event: object) -> None:
 
 
 def halt(error: Exception, sequence: int, event: object) -> NoReturn:
-    """Halt the ring: no event after this one is handled, and producers are told."""
+    """Halt the ring: no batch begins after this one, and producers are told.
+
+    Other handlers end the batch that they are at, also where it has later events.
+    """
+    if event is None:
+        says = "a hook halts the ring before event %d"
+        logger.critical(says, sequence + 1, exc_info=error, sequence=sequence)
+        raise error
     logger.critical(
         "event %d, %s, halts the ring",
         sequence,
@@ -124,7 +138,7 @@ def require_seconds(field: str, value: object, *, may_be_zero: bool) -> None:
         refuse(field, ">= 0" if may_be_zero else "> 0", value, InvalidArgument)
 
 
-def require_power_of_two(capacity: object) -> None:
+def require_power_of_two(field: str, capacity: object) -> None:
     """Refuse anything but 1, 2, 4, ...; a bool is no int."""
     if (
         not isinstance(capacity, int)
@@ -132,5 +146,4 @@ def require_power_of_two(capacity: object) -> None:
         or capacity < 1
         or capacity & (capacity - 1)
     ):
-        msg = f"capacity must be a power of two, got {shown(capacity)}"
-        raise InvalidArgument(msg)
+        refuse(field, "a power of two", capacity, InvalidArgument)

@@ -9,11 +9,10 @@ from collections.abc import (
     Coroutine,
     Generator,
 )
-from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from batchqueue_async._functions import attribute_of, takes
+from batchqueue_async._functions import attribute_of, is_generator_function, takes
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
@@ -40,15 +39,17 @@ class EventHandler(Protocol[E_contra]):
     ) -> Awaitable[object] | object:
         """Take an event; the slot is used again after the batch.
 
-        `end_of_batch` says that no other event is available now: a good moment to write
-        out what was gathered. Raising calls the exception handler.
+        `end_of_batch` says that it is the last one of its batch: a good moment to write
+        out what was gathered. More may be available by then, as where `max_batch` cuts
+        batches. Raising calls the exception handler.
         """
 
 
 class EventBatchHandler(Protocol[E]):
     """An object that takes all available events in one call.
 
-    It may have the same hooks as an `EventHandler`.
+    Where an abandoned slot lies between them, those before and after it are a call
+    each. It may have the same hooks as an `EventHandler`.
     """
 
     def on_batch(
@@ -65,13 +66,18 @@ HandlerLike: TypeAlias = EventHandler[E] | EventBatchHandler[E] | EventFunction[
 
 Hook: TypeAlias = Callable[..., Any]
 
+_EVENT: Final = 3, "(event, sequence, end_of_batch)"
+_BATCH: Final = 2, "(events, first_sequence)"
+_NOTHING: Final = 0, "no argument"
+
 
 class HandlerMethods(Generic[E]):
     """The methods of a handler, looked up once.
 
     Raises:
-        InvalidArgument: It is no handler, or a class, or takes both events and batches,
-            or is a generator function, or can't be called with what it gets.
+        InvalidArgument: It is no handler, or a class, or takes both events and batches;
+            or it, or one of its hooks, is a generator function, or can't be called with
+            what it gets.
     """
 
     def __init__(self, handler: HandlerLike[E]) -> None:
@@ -82,36 +88,51 @@ class HandlerMethods(Generic[E]):
         if isinstance(handler, type) or (on_event is None) == (on_batch is None):
             rule = "an object with either on_event or on_batch, or a function"
             refuse("a handler", rule, handler, InvalidArgument)
-        consume = on_batch if on_event is None else on_event
-        _require_arguments(handler, on_event, 3, "(event, sequence, end_of_batch)")
-        _require_arguments(handler, on_batch, 2, "(events, first_sequence)")
-        if isgeneratorfunction(consume) or isasyncgenfunction(consume):
-            rule = "a handler must not be a generator, whose body nobody runs"
-            msg = f"{rule}: {shown(handler)}"
-            raise InvalidArgument(msg)
+        _require_call("a handler", handler, on_event, _EVENT)
+        _require_call("a handler", handler, on_batch, _BATCH)
         self.name: str = name_of(handler)
         self.on_event: EventFunction[E] | None = on_event
         self.on_batch = on_batch
-        self.on_batch_start: Hook | None = _method(handler, "on_batch_start")
-        self.on_start: Hook | None = _method(handler, "on_start")
-        self.on_shutdown: Hook | None = _method(handler, "on_shutdown")
-        self.on_timeout: Hook | None = _method(handler, "on_timeout")
-        self.set_sequence_callback: Hook | None = _method(
-            handler, "set_sequence_callback"
+        size, sequence = (1, "(size)"), (1, "(sequence)")
+        self.on_batch_start: Hook | None = _hook(handler, "on_batch_start", size)
+        self.on_start: Hook | None = _hook(handler, "on_start", _NOTHING)
+        self.on_shutdown: Hook | None = _hook(handler, "on_shutdown", _NOTHING)
+        self.on_timeout: Hook | None = _hook(handler, "on_timeout", sequence)
+        self.set_sequence_callback: Hook | None = _hook(
+            handler, "set_sequence_callback", sequence
         )
 
 
-def refuse_unrun(fill: object, result: object) -> None:
-    """Refuse an async or generator `fill`, whose body nobody runs: the slot is stale.
+def refuse_unrun(field: str, call: object, result: object) -> None:
+    """Refuse an async or generator function, whose body nobody runs.
+
+    A slot that it was to fill would be stale.
 
     Raises:
-        InvalidArgument: `fill` is async, or a generator function.
+        InvalidArgument: `call` is async, or a generator function.
     """
     if isinstance(result, Coroutine | Generator):
         result.close()
     elif not isinstance(result, AsyncGenerator):
         return
-    refuse("fill", "a plain function, none with await or yield", fill, InvalidArgument)
+    refuse(field, "a plain function, none with await or yield", call, InvalidArgument)
+
+
+def refuse_generated(result: object) -> None:
+    """Refuse what a handler or hook has made and nobody runs: none of it is done."""
+    if isinstance(result, Generator | AsyncGenerator):
+        msg = f"a handler must not be a generator function, it returned {shown(result)}"
+        raise TypeError(msg)
+
+
+def require_exception_handler(on_error: object) -> None:
+    """Refuse what can't be told of an error, or would do nothing with it."""
+    # To call a class would only make an object.
+    if isinstance(on_error, type) or not takes(on_error, 3):
+        rule = "callable with (error, sequence, event)"
+        refuse("on_error", rule, on_error, InvalidArgument)
+    if is_generator_function(on_error):
+        refuse("on_error", "no generator function", on_error, InvalidArgument)
 
 
 def name_of(handler: object) -> str:
@@ -127,11 +148,24 @@ def identity_of(handler: object) -> object:
     return id(handler)
 
 
-def _require_arguments(
-    handler: object, call: Hook | None, arguments: int, told: str
+def _require_call(
+    field: str, handler: object, call: Hook | None, arguments: tuple[int, str]
 ) -> None:
-    if call is not None and not takes(call, arguments):
-        refuse("a handler", f"callable with {told}", handler, InvalidArgument)
+    if call is None:
+        return
+    count, told = arguments
+    if not takes(call, count):
+        refuse(field, f"callable with {told}", handler, InvalidArgument)
+    if is_generator_function(call):
+        rule = f"{field} must not be a generator, whose body nobody runs"
+        msg = f"{rule}: {shown(handler)}"
+        raise InvalidArgument(msg)
+
+
+def _hook(handler: object, name: str, arguments: tuple[int, str]) -> Hook | None:
+    hook = _method(handler, name)
+    _require_call(f"{name} of a handler", handler, hook, arguments)
+    return hook
 
 
 def _method(handler: object, name: str) -> Hook | None:

@@ -20,7 +20,7 @@ from .errors import (
     halt,
     log_and_continue,
 )
-from .event_handler import HandlerLike, HandlerMethods, Hook
+from .event_handler import HandlerLike, HandlerMethods, Hook, refuse_generated
 from .handler_call import ConsumerSequence, HandlerCall
 from .ring_buffer import RingBuffer
 from .sequence import INITIAL
@@ -173,15 +173,15 @@ class EventProcessor(Generic[E]):
     ) -> int:
         on_event = self.handler.on_event
         assert on_event is not None
-        pairs: Iterable[tuple[int, E]] = enumerate(
-            self._ring.events(first, last), first
-        )
+        events = self._ring.events(first, last)
+        pairs: Iterable[tuple[int, E]] = enumerate(events, first)
         end = last
         if skipped:
             kept = [pair for pair in pairs if pair[0] not in skipped]
             pairs, end = kept, kept[-1][0]
         sequence = first
         event: E | None = None
+        task = asyncio.current_task()
         try:
             for sequence, event in pairs:
                 result = on_event(event, sequence, sequence == end)
@@ -189,6 +189,13 @@ class EventProcessor(Generic[E]):
                     self._passed = sequence - 1
                     if (returned := await result) is not None:
                         require_run(returned)
+                    if task is not None and task.cancelling() and self.is_to_end():
+                        # It has swallowed that: the rest of the batch would hold up
+                        # the end. It is cancelled again before its next one.
+                        self._passed = sequence
+                        return sequence
+                elif result is not None:
+                    refuse_generated(result)
             self._passed = last
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
             return await self._passed_after(error, first, sequence, sequence, event)
@@ -252,9 +259,13 @@ class EventProcessor(Generic[E]):
             await _finish(self.on_error(error, sequence, event))
         except (asyncio.CancelledError, Exception) as fatal:  # noqa: BLE001
             halting = _own_error(fatal)
-            if event is not None and self._sequencer.cause is None:
-                at = f" at event {sequence}, in {self.handler.name}"
-                self._sequencer.halted_at = at
+            if self._sequencer.cause is None:
+                at = (
+                    f" at event {sequence}, in"
+                    if event is not None
+                    else " in a hook of"
+                )
+                self._sequencer.halted_at = f"{at} {self.handler.name}"
             self._ring.halt(halting)
             return False
         return True
@@ -267,8 +278,12 @@ class EventProcessor(Generic[E]):
 
 
 async def _finish(result: object) -> None:
-    if result is not None and isawaitable(result):
+    if result is None:
+        return
+    if isawaitable(result):
         require_run(await result)
+    else:
+        refuse_generated(result)
 
 
 def is_cancelled() -> bool:

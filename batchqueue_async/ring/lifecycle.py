@@ -68,6 +68,7 @@ class ConsumerTasks:
         """Run these consumers; called again for those that are added later."""
         loop = running_loop("the ring")
         self.has_started = True
+        self._sequencer.loop = loop
         backend_is_where_it_was()
         if self._canary is None:
             self._canary = loop.create_task(_wait_for_ever(), name="ring canary")
@@ -238,7 +239,7 @@ class ConsumerTasks:
                 self._sequencer.end_after_loop(RingError("the program ends"))
                 self._lose(consumer, reason)
             else:
-                _say_left(consumer, reason)
+                say_left(consumer, reason)
 
     async def _run(self, consumer: Consumer) -> None:
         # An eager task would call its handler before `start` has registered the task.
@@ -303,7 +304,7 @@ class ConsumerTasks:
         if self._is_cut_short:
             self._lose(consumer, f"{task.get_name()} was cut short")
         elif self._sequencer.is_halted and not self._is_late():
-            _say_left(consumer, f"{task.get_name()} was halted")
+            say_left(consumer, f"{task.get_name()} was halted")
 
     def _is_late(self) -> bool:
         """Whether a shutdown tells what its deadline has left."""
@@ -316,12 +317,12 @@ async def _wait_for_ever() -> None:
 
 def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | object]:
     """Log what a consumer leaves, and tell its exception handler, step by step."""
-    if left := _say_left(consumer, reason):
+    if left := say_left(consumer, reason):
         error = RingError(f"{reason}: {len(left)} events are left")
         yield from consumer.lose(left, error)
 
 
-def _say_left(consumer: Consumer, reason: str) -> list[int]:
+def say_left(consumer: Consumer, reason: str) -> list[int]:
     """Log how many events a consumer leaves; returns them."""
     if left := consumer.take_left():
         count = len(left)

@@ -8,6 +8,7 @@ has claimed gives up by `give_up`, which may be called at any point.
 from __future__ import annotations
 
 import contextlib
+from asyncio import AbstractEventLoop
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -33,11 +34,12 @@ class Publications(Notifier):
             is published any more.
         cause: The error that has halted the ring, if it was one; `has_told` says
             whether it was raised to a caller, `halted_at` by which event and handler.
+        loop: That of the consumers, once some run.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
-        require_power_of_two(capacity)
+        require_power_of_two("capacity", capacity)
         self.capacity: int = capacity
         self.claimed: int = INITIAL
         self.published: int = INITIAL
@@ -50,6 +52,7 @@ class Publications(Notifier):
         self.is_halted: bool = False
         self.cause: BaseException | None = None
         self.halted_at: str = ""
+        self.loop: AbstractEventLoop | None = None
         self.has_told: bool = False
 
     @property

@@ -15,7 +15,7 @@ from .errors import InvalidArgument, RingError
 from .event_handler import refuse_unrun
 from .one_process import RingPart
 from .sequence import Sequence
-from .sequence_barrier import SequenceBarrier, WaitStrategy, require_wait_strategy
+from .sequence_barrier import SequenceBarrier, WaitStrategy
 from .sequencer import MultiProducerSequencer
 from .single_producer_sequencer import SingleProducerSequencer
 
@@ -133,7 +133,7 @@ class RingBuffer(RingPart, Generic[E]):
         wait: How consumers wait; by default `BlockingWait`.
 
     Raises:
-        InvalidArgument: The capacity is no power of two.
+        InvalidArgument: The capacity is no power of two, or `factory` is async.
         TypeError: `factory`, `producer` or `wait` is something else, such as a class of
             wait strategies in place of one of its objects.
     """
@@ -148,7 +148,6 @@ class RingBuffer(RingPart, Generic[E]):
         _validation.require_callable("factory", factory)
         rule = "ProducerType.SINGLE or ProducerType.MULTI"
         _validation.require_instance("producer", producer, ProducerType, rule)
-        require_wait_strategy("wait", wait)
         self.sequencer: MultiProducerSequencer = (
             SingleProducerSequencer(capacity, wait)
             if producer is ProducerType.SINGLE
@@ -158,7 +157,8 @@ class RingBuffer(RingPart, Generic[E]):
         self.capacity: int = capacity
         """How many events the ring holds."""
         self._mask = capacity - 1
-        self._events = [factory() for _ in range(capacity)]
+        refuse_unrun("factory", factory, first := factory())
+        self._events = [first, *(factory() for _ in range(1, capacity))]
 
     def __getitem__(self, sequence: int) -> E:
         """Return the event in the sequence's slot, whoever may use it now."""
@@ -278,7 +278,7 @@ class RingBuffer(RingPart, Generic[E]):
             else:
                 result = fill(event, sequence, *args)
             if result is not None:
-                refuse_unrun(fill, result)
+                refuse_unrun("fill", fill, result)
             sequencer.publish(sequence)
         except BaseException as error:
             sequencer.given_up += ((sequence, sequence),)
@@ -309,7 +309,7 @@ class RingBuffer(RingPart, Generic[E]):
             else:
                 result = fill(event, sequence, *args)
             if result is not None:
-                refuse_unrun(fill, result)
+                refuse_unrun("fill", fill, result)
             sequencer.publish(sequence)
         except BaseException as error:
             sequencer.given_up += ((sequence, sequence),)
@@ -390,7 +390,7 @@ def fill_and_publish(
         for event, item in zip(ring.events(low, high), items, strict=True):
             result = fill(event, sequence, item)
             if result is not None:
-                refuse_unrun(fill, result)
+                refuse_unrun("fill", fill, result)
             sequence += 1
     except BaseException:
         if sequence > low:

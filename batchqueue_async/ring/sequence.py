@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from batchqueue_async._validation import require_instance
+
+from .errors import require_count
 from .one_process import RingPart
 
 INITIAL: Final = -1
@@ -54,12 +57,16 @@ class Sequence(Notifier):
 
     Args:
         value: Where it starts; `-1`, before the first event, by default.
+
+    Raises:
+        InvalidArgument, TypeError: It is less than that, or no int.
     """
 
     __slots__ = ("_value",)
 
     def __init__(self, value: int = INITIAL) -> None:
         super().__init__()
+        require_count("value", value, INITIAL, f">= {INITIAL}")
         self._value = value
 
     @property
@@ -75,6 +82,13 @@ class Sequence(Notifier):
 
     def __repr__(self) -> str:
         return f"Sequence({self._value})"
+
+
+def require_sequences(sequences: tuple[Sequence, ...]) -> tuple[Sequence, ...]:
+    """Return them; refuse what is none, such as a consumer."""
+    for each in sequences:
+        require_instance("sequences", each, Sequence, "of Sequence alone")
+    return sequences
 
 
 def minimum(sequences: Iterable[Sequence], default: int) -> int:

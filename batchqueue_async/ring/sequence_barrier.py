@@ -18,7 +18,7 @@ from batchqueue_async._validation import refuse
 
 from .errors import RingError, RingHalted, require_count, require_seconds
 from .one_process import RingPart
-from .sequence import Notifier, Sequence
+from .sequence import Notifier, Sequence, require_sequences
 
 if TYPE_CHECKING:
     from .sequencer import MultiProducerSequencer
@@ -42,7 +42,7 @@ class SequenceBarrier(RingPart):
         self.is_alerted: bool = False
         self._publications = publications
         self._wait = wait
-        self._dependencies = dependencies
+        self._dependencies = require_sequences(dependencies)
         self._sleepers: set[_Sleeper] = set()
 
     def available(self) -> int:
@@ -199,6 +199,12 @@ class BlockingWait:
             barrier.check_alert()
             await barrier.sleep(sequence)
         return available
+
+
+def strategy_of(wait: WaitStrategy | None) -> WaitStrategy:
+    """Return it, or the default; refuse what is none."""
+    require_wait_strategy("wait", wait)
+    return BlockingWait() if wait is None else wait
 
 
 @dataclass(frozen=True, slots=True)

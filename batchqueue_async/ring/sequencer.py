@@ -24,8 +24,8 @@ from .claim_queue import ClaimQueue, WaitingClaim
 from .errors import INHERITED, InsufficientCapacity, InvalidArgument, RingError
 from .handler_call import HandlerCall, Need, running_call
 from .publications import Publications
-from .sequence import INITIAL, Notifier, Sequence, minimum
-from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
+from .sequence import INITIAL, Notifier, Sequence, minimum, require_sequences
+from .sequence_barrier import SequenceBarrier, WaitStrategy, strategy_of
 
 if TYPE_CHECKING:
     from .sync_ring import ThreadIngress
@@ -52,7 +52,7 @@ class MultiProducerSequencer(Publications):
         ingress: Where other threads leave what they have filled, if they claim too.
 
     Raises:
-        InvalidArgument: The capacity is no power of two.
+        InvalidArgument, TypeError: The capacity is no power of two, or `wait` is none.
     """
 
     # Again, for type checkers that look at what is assigned in this class.
@@ -70,7 +70,7 @@ class MultiProducerSequencer(Publications):
         self.limit: int = self._free_up_to
         self._forgotten = INITIAL
         self.claims_waited: int = 0
-        self.wait_strategy: WaitStrategy = BlockingWait() if wait is None else wait
+        self.wait_strategy: WaitStrategy = strategy_of(wait)
         self.ingress: ThreadIngress | None = None
         self.gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()
@@ -279,7 +279,7 @@ class MultiProducerSequencer(Publications):
 
     def add_gating_sequences(self, *sequences: Sequence) -> None:
         """Let producers wait for these, from their present values on."""
-        self._set_gating((*self.gating, *sequences))
+        self._set_gating((*self.gating, *require_sequences(sequences)))
 
     def remove_gating_sequence(self, sequence: Sequence) -> bool:
         """Let producers no longer wait for it; returns whether they did."""

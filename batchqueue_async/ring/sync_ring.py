@@ -30,7 +30,7 @@ from batchqueue_async._threads.guard import Guard
 from batchqueue_async._validation import require_instance
 
 from .claim_queue import WaitingClaim
-from .errors import INHERITED, RingError, RingHalted, require_timeout
+from .errors import INHERITED, RING, RingError, RingHalted, require_timeout
 from .event_handler import refuse_unrun
 from .one_process import RingPart
 from .ring_buffer import RingBuffer, fill_and_publish, portions
@@ -46,6 +46,11 @@ class ThreadIngress:
 
     def __init__(self, sequencer: MultiProducerSequencer) -> None:
         self._loop = running_loop("a SyncRing")
+        if sequencer.loop not in {None, self._loop}:
+            msg = (
+                "a SyncRing must be made on its ring's own loop, and here runs another"
+            )
+            raise RingError(msg)
         self._process = os.getpid()
         self._sequencer = sequencer
         self._filled: deque[tuple[int, int, bool]] = deque()
@@ -210,11 +215,11 @@ class SyncRing(RingPart, Generic[E]):
     Raises:
         TypeError: It is no ring, but a `Disruptor` for instance.
         RuntimeError: No loop is running here.
+        RingError: Another loop than that of the ring's consumers is.
     """
 
     def __init__(self, ring: RingBuffer[E]) -> None:
-        rule = "a RingBuffer, as `async with disruptor as ring` gives it"
-        require_instance("ring", ring, RingBuffer, rule)
+        require_instance("ring", ring, RingBuffer, RING)
         self._ring = ring
         self._ingress = ThreadIngress.of(ring.sequencer)
 
@@ -252,7 +257,7 @@ class SyncRing(RingPart, Generic[E]):
             assert sequence is not None
             result = fill(self._ring[sequence], sequence, *args)
             if result is not None:
-                refuse_unrun(fill, result)
+                refuse_unrun("fill", fill, result)
             return self._ingress.publish(sequence, sequence)
         except BaseException as error:
             say_count(error, "published", self._ingress.give_up(claim))

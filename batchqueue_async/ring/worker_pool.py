@@ -6,14 +6,22 @@ import asyncio
 from collections.abc import Iterable
 from typing import Generic, Self, TypeVar
 
+from batchqueue_async._validation import require_instance
+
 from .errors import (
+    RING,
     ExceptionHandler,
     InvalidArgument,
     RingError,
     log_and_continue,
     require_timeout,
 )
-from .event_handler import HandlerLike, identity_of, name_of
+from .event_handler import (
+    HandlerLike,
+    identity_of,
+    name_of,
+    require_exception_handler,
+)
 from .event_processor import EventProcessor, is_cancelled
 from .lifecycle import ConsumerTasks, leave_block
 from .one_process import RingPart
@@ -87,8 +95,9 @@ class WorkerPool(RingPart, Generic[E]):
 
     Raises:
         InvalidArgument: There are no handlers, or one is given twice, or one is no
-            handler; or the timeout is negative.
-        TypeError: The timeout is no number.
+            handler; or `on_error` can't be called as it is; or the timeout is negative.
+        TypeError: `ring` or `barrier` is something else, such as a `Disruptor`; or the
+            timeout is no number.
     """
 
     def __init__(
@@ -101,6 +110,11 @@ class WorkerPool(RingPart, Generic[E]):
     ) -> None:
         require_timeout("shutdown_timeout", shutdown_timeout)
         self._shutdown_timeout = shutdown_timeout
+        require_instance("ring", ring, RingBuffer, RING)
+        if barrier is not None:
+            rule = "a SequenceBarrier, as ring.new_barrier() makes it, or None"
+            require_instance("barrier", barrier, SequenceBarrier, rule)
+        require_exception_handler(on_error)
         if not handlers:
             msg = "a worker pool needs at least one handler"
             raise InvalidArgument(msg)

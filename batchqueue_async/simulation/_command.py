@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from batchqueue_async import BatchQueueConfig, Retry, round_robin
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._validation import refuse
 from batchqueue_async.simulation._cost import Cost, Sample
 from batchqueue_async.simulation._plan import (
     BATCHES,
@@ -252,8 +253,23 @@ def _cost(chosen: argparse.Namespace) -> HandlerCost:
         raise BatchQueueError(msg)
     if chosen.calls is None:
         return lambda batch: chosen.call + chosen.item * len(batch)
-    rows = _rows(chosen.calls, 2, "--calls must name a file of items,seconds per line")
-    return Cost(Sample(int(size), seconds) for size, seconds in rows)
+    rule = "--calls must name a file of items,seconds per line"
+    rows = _rows(chosen.calls, 2, rule)
+    if not rows:
+        msg = f"{rule}: {chosen.calls} is empty"
+        raise BatchQueueError(msg)
+    try:
+        return Cost(Sample(_whole(size), seconds) for size, seconds in rows)
+    except (TypeError, ValueError) as error:
+        msg = f"{rule}: {error}"
+        raise BatchQueueError(msg) from error
+
+
+def _whole(size: float) -> int:
+    """Return a number of items as an int."""
+    if not size.is_integer():
+        refuse("size", "a whole number", size)
+    return int(size)
 
 
 _HEAD: Final = (

@@ -57,9 +57,11 @@ class Cost:
 
     Raises:
         ValueError: There are no samples.
+        TypeError: They are no samples.
     """
 
     def __init__(self, samples: Iterable[Sample]) -> None:
+        require_iterable("samples", samples, "an iterable of Sample")
         self.samples: tuple[Sample, ...] = tuple(samples)
         if not self.samples:
             refuse("samples", "at least one", self.samples)

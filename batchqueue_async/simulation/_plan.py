@@ -47,6 +47,7 @@ class Level:
             require_at_least("p99", self.p99, 0)
         if self.waiting is not None:
             require_at_least("waiting", self.waiting, 1)
+        require_instance("may_lose", self.may_lose, bool, "True or False")
 
     def misses(self, simulation: Simulation) -> list[str]:
         """Return what is not held, in words."""
@@ -105,11 +106,14 @@ def plan(
 
     Raises:
         ValueError: There are no candidates; or see `simulate`.
+        TypeError: An argument is of the wrong kind.
     """
     require_instance("level", level, Level, "a Level, as in Level(p99=5.0)")
     told = "no argument: it makes the load anew for each trial"
     require_arguments("arrivals", arrivals, 0, told)
-    if candidates is not None:
+    if candidates is None:
+        require_instance("config", config, BatchQueueConfig, "a BatchQueueConfig")
+    else:
         rule = "an iterable of BatchQueueConfig, or None"
         require_iterable("candidates", candidates, rule)
     chosen = list(candidates_of(config) if candidates is None else candidates)

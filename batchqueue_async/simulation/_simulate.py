@@ -121,8 +121,9 @@ class Simulation:
             Seconds; 0.0 if nothing was handled.
 
         Raises:
-            ValueError: It is no such part.
+            TypeError, ValueError: It is no such part.
         """
+        require_instance("part", part, (int, float), "a number from 0 to 1")
         if not 0 <= part <= 1:
             refuse("part", "from 0 to 1", part)
         if not self.ages:

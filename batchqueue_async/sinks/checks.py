@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, time
@@ -10,7 +11,8 @@ from decimal import Decimal
 from inspect import Parameter, signature
 from typing import Any, Final, NoReturn, ParamSpec, Self, TypeVar
 
-from batchqueue_async._validation import refuse, require_text
+from batchqueue_async._functions import require_sync_function
+from batchqueue_async._validation import refuse, require_instance, require_text
 from batchqueue_async._wording import kind_of, reason, shown
 
 P = ParamSpec("P")
@@ -72,6 +74,29 @@ def require_name(field: str, value: object) -> None:
     require_text(field, value, "a str")
     if not value or "\0" in str(value):
         refuse(field, "a name", value)
+
+
+def require_path(field: str, value: object) -> None:
+    """Refuse anything but a path as a text or an object such as a Path."""
+    require_instance(field, value, (str, os.PathLike), "a str or a Path")
+    if not str(value) or "\0" in str(value):
+        refuse(field, "a path with a name in it", str(value))
+
+
+def require_flag(field: str, value: object) -> None:
+    """Refuse anything but True and False: the text "false" would mean True."""
+    require_instance(field, value, bool, "True or False")
+
+
+def require_on_conflict(value: object) -> None:
+    """Refuse anything but a text; "" is one."""
+    require_text("on_conflict", value, "a str")
+
+
+def require_to_row(value: object) -> None:
+    """Refuse anything but a plain function of an item, or None."""
+    if value is not None:
+        require_sync_function("to_row", value, 1, "one argument, an item")
 
 
 class FromOptions:

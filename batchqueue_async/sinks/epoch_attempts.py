@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from batchqueue_async import BatchQueueError
 
-from .epochs import Epoch
+from .epochs import Epoch, require_epoch
 from .forks import watch_forks
 
 T = TypeVar("T")
@@ -40,6 +40,7 @@ class StagingEpochSink(ABC, Generic[T, A]):
 
     async def begin(self, epoch: Epoch) -> None:
         """Start an attempt; what earlier ones left is discarded."""
+        require_epoch(epoch)
         await self.abort(epoch)
         self._attempts[epoch] = _Open(await self._start(epoch))
 

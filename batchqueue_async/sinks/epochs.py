@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async._log import logger
-from batchqueue_async._validation import refuse, require_int
+from batchqueue_async._validation import refuse, require_instance, require_int
 
 from .checks import require_name
 from .forks import watch_forks
@@ -99,6 +99,12 @@ def require_sink(field: str, value: object) -> None:
     """Refuse what is no sink, and a sink's class given for its object."""
     if isinstance(value, type) or not isinstance(value, EpochSink):
         refuse(field, "an EpochSink", value, TypeError)
+
+
+def require_epoch(value: object) -> None:
+    """Refuse what is none, such as the number of a batch alone."""
+    rule = "an Epoch, as in Epoch(query, batch)"
+    require_instance("epoch", value, Epoch, rule)
 
 
 class EpochWriter(Generic[T]):

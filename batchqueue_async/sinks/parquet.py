@@ -26,6 +26,7 @@ except ModuleNotFoundError as _error:
 
 from ._parquet.columns import require_names_that_differ
 from ._parquet.directory import ParquetDirectory, Part, StagedFile
+from .checks import require_path, require_to_row
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .exact_casts import exact_cast
@@ -101,6 +102,8 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         row_group: int = 131_072,
         compression: str = "zstd",
     ) -> None:
+        require_path("directory", directory)
+        require_to_row(to_row)
         require_int("row_group", row_group, at_least=1)
         super().__init__()
         if schema is not None and not isinstance(schema, pa.Schema):

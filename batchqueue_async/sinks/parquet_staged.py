@@ -18,7 +18,7 @@ except ModuleNotFoundError as _error:
 
 from ._parquet.columns import require_names_that_differ
 from ._parquet.directory import ParquetDirectory, Part, StagedFile, force_to_disk
-from .checks import FromOptions
+from .checks import FromOptions, require_path
 from .epochs import Epoch
 from .open_attempts import OpenAttempts
 from .rows import require_batches
@@ -71,6 +71,7 @@ class ParquetStagedSink(FromOptions):
         row_group: int = 131_072,
         compression: str = "zstd",
     ) -> None:
+        require_path("directory", directory)
         require_int("row_group", row_group, at_least=1)
         # As messages name it.
         self.target: str = f"directory {Path(directory)}"
@@ -116,7 +117,8 @@ class ParquetStagedSink(FromOptions):
         """Give the file its name; a published epoch's, or a discarded run's, goes.
 
         Raises:
-            OSError: The file can't be written; for one, the run was discarded.
+            OSError: The file can't be written; for one, the run was discarded, or the
+                epoch was published without it.
         """
         file = self._attempts.get(attempt)
         if file is None:

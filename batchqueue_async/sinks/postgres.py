@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
-from batchqueue_async._validation import refuse
+from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import kind_of
 
 from ._postgres.calendar import is_no_moment, use_whole_calendar
@@ -20,7 +20,15 @@ from ._postgres.fences import EPOCHS, Fences, lock_epoch
 from ._postgres.left_tables import left_tables, scope
 from ._postgres.staging_table import StagingTable
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
-from .checks import RESERVED, listed, renamed, require_columns, require_name
+from .checks import (
+    RESERVED,
+    listed,
+    renamed,
+    require_columns,
+    require_name,
+    require_on_conflict,
+    require_to_row,
+)
 from .epoch_attempts import StagingEpochSink, Writes, new_name, prefix
 from .epochs import Epoch
 from .names import quoted
@@ -119,6 +127,9 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         require_name("fences", fences)
         if len(fences.encode()) > LONGEST_NAME:
             refuse("fences", f"of {LONGEST_NAME} bytes at most", fences)
+        require_to_row(to_row)
+        require_on_conflict(on_conflict)
+        require_int("connections", connections, at_least=1)
         super().__init__()
         self._table = table
         self._columns = tuple(columns)

@@ -23,7 +23,7 @@ from ._postgres.fences import PUBLISHED, Fences, lock_epoch
 from ._postgres.left_tables import drop_left
 from ._postgres.staged_rows import StagedRows, mark_of
 from ._postgres.target import column_types, find_target
-from .checks import FromOptions, require_name
+from .checks import FromOptions, require_name, require_on_conflict
 from .epochs import Epoch
 from .names import matched
 from .open_attempts import OpenAttempts
@@ -118,6 +118,7 @@ class PostgresStagedSink(FromOptions):
         statement_timeout: float = 300.0,
     ) -> None:
         require_name("table", table)
+        require_on_conflict(on_conflict)
         # As messages name it.
         self.target: str = f"table {table}"
         self._table = table

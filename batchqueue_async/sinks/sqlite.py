@@ -17,7 +17,16 @@ from ._sqlite.affinity import declared_types
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.on_conflict import require_insert
 from ._sqlite.values import SqliteValues
-from .checks import RESERVED, renamed, require_columns, require_name
+from .checks import (
+    RESERVED,
+    renamed,
+    require_columns,
+    require_flag,
+    require_name,
+    require_on_conflict,
+    require_path,
+    require_to_row,
+)
 from .epoch_attempts import StagingEpochSink, Writes, new_name
 from .epochs import Epoch
 from .names import quoted
@@ -37,7 +46,8 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
     second one, and any number of tables may share the fences.
 
     What it costs: every row is written twice, first into a temporary file. The file is
-    locked for other writers during `commit` alone. A commit waits for the disk
+    locked for other writers during `commit` alone, and once while fences are made that
+    are missing. A commit waits for the disk
     (`synchronous = EXTRA`, whatever the file is set to), because Spark forgets the
     epoch afterwards. One small row per epoch stays.
 
@@ -86,11 +96,15 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         timeout: float = 30.0,
         nan_as_null: bool = False,
     ) -> None:
+        require_path("path", path)
         require_name("table", table)
         # SQLite knows no difference between `ID` and `id`.
         require_columns(columns, fold=str.lower)
         require_name("fences", fences)
+        require_to_row(to_row)
+        require_on_conflict(on_conflict)
         require_at_least("timeout", timeout, 0)
+        require_flag("nan_as_null", nan_as_null)
         super().__init__()
         self._table = table
         self._columns = [*map(quoted, columns)]

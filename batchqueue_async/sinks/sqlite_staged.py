@@ -16,7 +16,13 @@ from ._sqlite.affinity import declared_types
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
-from .checks import FromOptions, require_name
+from .checks import (
+    FromOptions,
+    require_flag,
+    require_name,
+    require_on_conflict,
+    require_path,
+)
 from .epochs import Epoch
 from .names import matched
 from .open_attempts import OpenAttempts
@@ -89,9 +95,12 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         nan_as_null: bool = False,
         fences: str = "batchqueue_epochs",
     ) -> None:
+        require_path("file", file)
         require_name("table", table)
         require_name("fences", fences)
+        require_on_conflict(on_conflict)
         require_at_least("timeout", timeout, 0)
+        require_flag("nan_as_null", nan_as_null)
         # As messages name it.
         self.target: str = f"table {table}"
         self._table = table

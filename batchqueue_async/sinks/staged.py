@@ -11,7 +11,7 @@ from batchqueue_async._validation import require_int
 from batchqueue_async._wording import shown
 
 from .checks import require_name
-from .epochs import Epoch
+from .epochs import Epoch, require_epoch
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Attempt:
             different, as with `spark.sql.caseSensitive`.
 
     Raises:
-        TypeError: If a text is of the wrong kind.
+        TypeError: If one of these is of the wrong kind.
         ValueError: If one is empty, or the partition negative.
     """
 
@@ -43,6 +43,7 @@ class Attempt:
     is_case_sensitive: bool = False
 
     def __post_init__(self) -> None:
+        require_epoch(self.epoch)
         require_name("run", self.run)
         require_int("partition", self.partition, at_least=0)
         require_name("name", self.name)
@@ -110,8 +111,9 @@ class StagedSink(Protocol[T]):
         """Make what was staged durable, and invisible still; returns the receipt.
 
         An attempt without items is sealed, too; that should cost no I/O. If the epoch
-        was published in the meantime, it keeps nothing. If its rows are gone otherwise,
-        since the run was discarded, or all of it was too old, it raises.
+        was published in the meantime, it keeps nothing, and may raise. If its rows are
+        gone otherwise, since the run was discarded, or all of it was too old, it
+        raises.
         """
 
     async def abandon(self, attempt: Attempt, /) -> None:

@@ -63,7 +63,6 @@ class Feed:
         patience: float = PATIENCE,
     ) -> None:
         require_positive("interval", interval)
-        require_positive("patience", patience)
         self.interval = interval
         self._source = Source(
             target, patience=patience, partitions=MOST_FULL, handlers=MOST_HANDLERS

@@ -22,6 +22,7 @@ from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._engine.manager import BatchQueueManager, on_create
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._validation import refuse
 from batchqueue_async._version import __version__
 from batchqueue_async.telemetry._growing_counts import GrowingCounts
 from batchqueue_async.telemetry._metric_table import (
@@ -67,10 +68,14 @@ def instrument(
         patience: Seconds that a loop gets to answer.
 
     Raises:
-        TypeError: The target is none of these.
+        TypeError: The target is none of these, or another argument is of the wrong
+            kind.
+        ValueError: `patience` is not above 0.
         BatchQueueError: The LoopThread does not run.
     """
     provider = get_meter_provider() if meter_provider is None else meter_provider
+    if not hasattr(provider, "get_meter"):
+        refuse("meter_provider", "a MeterProvider, or None", provider, TypeError)
     source = Source(target, patience=patience)
     return Instrumentation(source, _observed_by(provider))
 

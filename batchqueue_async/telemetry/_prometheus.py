@@ -40,7 +40,8 @@ class PrometheusCollector(Collector):
         patience: Seconds that a loop gets to answer.
 
     Raises:
-        TypeError: The target is none of these.
+        TypeError: The target is none of these, or `patience` is no number.
+        ValueError: `patience` is not above 0.
     """
 
     def __init__(self, target: Target, *, patience: float = PATIENCE) -> None:

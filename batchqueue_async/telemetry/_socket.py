@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._validation import require_instance
 from batchqueue_async.telemetry._feed import (
     INTERVAL,
     KEPT_SAMPLES,
@@ -57,6 +58,7 @@ def open_view(
             there are no unix sockets, as on Windows.
         OSError: The socket can't be made.
     """
+    require_instance("path", path, (str, os.PathLike), "a path, a str or a Path")
     feed = Feed(target, interval=interval, patience=patience)
     return OpenView(feed, Path(path))
 

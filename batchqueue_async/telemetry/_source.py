@@ -21,6 +21,7 @@ from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.forking import is_abandoned
 from batchqueue_async._engine.stats import BatchQueueStats, Overview, overview
+from batchqueue_async._validation import require_positive
 
 
 class QueuesElsewhere(Protocol):
@@ -91,7 +92,8 @@ class Source:
     many; None for all.
 
     Raises:
-        TypeError: The target is not one.
+        TypeError: The target is not one, or `patience` is no number.
+        ValueError: `patience` is not above 0.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Source:
         partitions: int = 1,
         handlers: int | None = None,
     ) -> None:
+        require_positive("patience", patience)
         self.watched: tuple[Watched, ...] = _watched(target)
         self._patience = patience
         self._overview = partial(overview, partitions=partitions, handlers=handlers)

@@ -25,10 +25,15 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._functions import attribute_of, is_async, name_of
+from batchqueue_async._functions import (
+    attribute_of,
+    is_async,
+    name_of,
+    require_sync_function,
+)
 from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
-from batchqueue_async._validation import require_callable
+from batchqueue_async._validation import refuse
 from batchqueue_async._version import __version__
 from batchqueue_async.telemetry._no_harm import NoHarm
 
@@ -77,9 +82,13 @@ def with_links(
         tracer_provider: OpenTelemetry's global one unless given.
 
     Raises:
-        TypeError: `handler` is no handler, or `origin` can't be called.
+        TypeError: `handler` is no handler, or `origin` is no plain function of an item,
+            or `tracer_provider` is none.
     """
-    require_callable("origin", origin)
+    require_sync_function("origin", origin, 1, "one argument, an item")
+    if tracer_provider is not None and not hasattr(tracer_provider, "get_tracer"):
+        rule = "a TracerProvider, or None"
+        refuse("tracer_provider", rule, tracer_provider, TypeError)
     tracer = get_tracer("batchqueue_async", __version__, tracer_provider)
     return _LinkedHandler(handler, origin, tracer)
 

@@ -12,10 +12,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._validation import refuse
+from batchqueue_async._validation import (
+    refuse,
+    require_instance,
+    require_iterable,
+)
 from batchqueue_async.telemetry._feed import INTERVAL, Feed
 from batchqueue_async.telemetry._socket import SocketFeed
 from batchqueue_async.telemetry._source import PATIENCE, Target
@@ -64,6 +68,19 @@ def web_view(
     return _app(feed, allowed_hosts)
 
 
+def _hosts(names: object) -> set[str]:
+    """Return names of hosts as they are compared; a text would be letters."""
+    rule = "an iterable of names, or None"
+    if isinstance(names, str):
+        refuse("allowed_hosts", rule, names)
+    require_iterable("allowed_hosts", names, rule)
+    hosts = set()
+    for each in cast("Iterable[object]", names):
+        require_instance("allowed_hosts", each, str, "of str alone")
+        hosts.add(str(each).lower())
+    return hosts
+
+
 def serve(path: str, port: int) -> None:
     """Serve the page of a process that shows itself at `path`, on 127.0.0.1."""
     import uvicorn  # noqa: PLC0415 - its extra
@@ -90,9 +107,7 @@ def _listener(port: int) -> socket.socket:
 
 
 def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIApp:
-    if isinstance(allowed_hosts, str):
-        refuse("allowed_hosts", "an iterable of names, or None", allowed_hosts)
-    hosts = None if allowed_hosts is None else {each.lower() for each in allowed_hosts}
+    hosts = None if allowed_hosts is None else _hosts(allowed_hosts)
     page = (files("batchqueue_async.telemetry") / "page.html").read_text("utf-8")
     headers = _headers(page)
     # The event id by which a page that reconnects shows it has the history already.

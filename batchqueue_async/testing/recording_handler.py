@@ -39,8 +39,7 @@ class RecordingHandler(Generic[T]):
         delay: float = 0.0,
         fail_when: FailWhen[T] | None = None,
     ) -> None:
-        if gate is not None and not hasattr(gate, "wait"):
-            refuse("gate", "an asyncio.Event or None", gate, TypeError)
+        _require_gate(gate)
         require_at_least("delay", delay, 0)
         if fail_when is not None:
             told = "one argument, the batch"
@@ -115,3 +114,10 @@ class RecordingHandler(Generic[T]):
             yield
         finally:
             self.running -= 1
+
+
+def _require_gate(gate: object) -> None:
+    """Refuse what cannot be waited at; an Event's class is refused, too."""
+    if gate is None or (hasattr(gate, "wait") and not isinstance(gate, type)):
+        return
+    refuse("gate", "an asyncio.Event or None", gate, TypeError)

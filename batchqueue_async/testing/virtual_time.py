@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar, TypeVarTuple
 
-from batchqueue_async._validation import require_instance
+from batchqueue_async._validation import require_instance, require_int
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -164,6 +164,7 @@ async def settle(max_cycles: int = 10_000) -> None:
 
     To wait until items are handled, `await queue.flush()` instead.
     """
+    require_int("max_cycles", max_cycles, at_least=1)
     loop = asyncio.get_running_loop()
     ready = getattr(loop, "_ready", None)  # There is no other way to look.
     if ready is None:

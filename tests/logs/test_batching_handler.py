@@ -348,6 +348,7 @@ def test_signal_handlers_log_in_the_middle_of_it(
         ({"target": Sink}, "target must be a handler, not its class"),
         # It would lose all records, without a word.
         ({"target": BatchingHandler(print)}, "another handler than a BatchingHandler"),
+        ({"target": logging.StreamHandler}, "a handler, not its class, got <class"),
     ],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:

@@ -168,6 +168,18 @@ async def test_events_published_before_the_start_are_handled() -> None:
         assert handler.sequences == [*range(4)]
 
 
+async def test_handlers_added_before_the_start_start_at_the_cursor_too() -> None:
+    early, late = Recorder("early"), Recorder("late")
+    disruptor = small()
+    disruptor.handle_events_with(early)
+    await disruptor.ring.publish_events(fill, range(3))
+    disruptor.handle_events_with(late)
+    async with disruptor as ring:
+        await ring.publish_event(fill, 3)
+    assert early.values == [*range(4)]
+    assert late.values == [3]
+
+
 async def test_handlers_added_while_running_start_at_the_cursor() -> None:
     early, late, pool = Recorder("early"), Recorder("late"), Recorder("pool")
     disruptor = small(8)

@@ -373,6 +373,47 @@ def test_a_handler_that_swallows_its_cancellation_holds_no_loop_up(
     assert errors(caplog) == ["ring consumer swallows was cancelled: 3 events are left"]
 
 
+class AlwaysSwallowing(Recorder):
+    """Takes each cancellation for the end of what it waits for."""
+
+    async def on_event(self, event: Event, sequence: int, is_end: bool) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        self._record(event, sequence, is_end)
+
+
+def test_the_rest_of_a_batch_holds_no_loop_up_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It waited for a minute for each event of a batch, which may be a whole ring."""
+    handler = AlwaysSwallowing("swallows")
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_events_with(handler)
+        await publish_and_forget(disruptor)
+
+    asyncio.run(main())
+    assert handler.values == ["a"]
+    assert handler.log == ["start", "shutdown"]
+    assert errors(caplog) == ["ring consumer swallows was cancelled: 5 events are left"]
+
+
+async def test_the_rest_of_a_batch_holds_no_shutdown_up_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handler = AlwaysSwallowing("swallows")
+    disruptor = small(8)
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    await ring.publish_events(fill, "abcdef")
+    with pytest.raises(TimeoutError, match=r"^5 events were not handled"):
+        await disruptor.shutdown(1)
+    assert asyncio.get_running_loop().time() < 2
+    assert handler.values == ["a"]
+    assert errors(caplog) == []
+
+
 def test_what_was_published_beyond_a_gap_is_told_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -166,3 +167,9 @@ def test_a_sample_that_was_not_measured_is_refused(
 def test_a_cost_is_made_of_samples() -> None:
     with pytest.raises(TypeError, match="samples must be of Sample alone, got 1"):
         Cost([1])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("wrong", [None, 5])
+def test_a_cost_needs_several_samples(wrong: Any) -> None:  # noqa: ANN401 - any
+    with pytest.raises(TypeError, match=r"^samples must be an iterable of Sample"):
+        Cost(wrong)

@@ -190,6 +190,9 @@ def test_ages_by_part() -> None:
     assert seen.age(1.0) == seen.ages[-1]
     with pytest.raises(ValueError, match="part must be from 0 to 1, got 2"):
         seen.age(2)
+    wrong: Any = "0.9"
+    with pytest.raises(TypeError, match=r"a number from 0 to 1, got '0\.9'$"):
+        seen.age(wrong)
     nothing = simulate(consumer(), [], lambda _: 1.0)
     assert (nothing.p99, nothing.mean_batch, nothing.arrivals) == (0.0, 0.0, 0)
 
