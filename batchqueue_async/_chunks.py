@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._wording import kind_of
 
 T = TypeVar("T")
@@ -17,9 +18,17 @@ LENGTH = 10_000
 # yet are in memory beside those that have room.
 SIZED_LENGTH = 16
 
+_LONG: Final = 0.01
+"""Seconds after which a list is long enough: so items of a slow iterator don't wait for
+those that it has not made yet."""
+_STEP: Final = 256
+"""Items after which the clock is looked at, once an iterator has proved quick."""
+
 
 def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
     """Yield the items in lists; those before an error come out before it is raised.
+
+    A list is shorter where an iterator takes its time over the next items.
 
     Raises:
         TypeError: It is no iterable, or an asynchronous one.
@@ -29,20 +38,37 @@ def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
         return
     _require_iterable(items)
     iterator = iter(items)
+    # What has a length has its items, and need not be asked for them in steps.
+    step = length if isinstance(items, Sized) else 1
     while True:
         chunk: list[T] = []
         error: BaseException | None = None
+        is_over = True
         try:
-            # On an error `extend` keeps the items that it has got so far.
-            chunk.extend(islice(iterator, length))
+            is_over = _fill(chunk, iterator, length, step)
         except BaseException as raised:  # noqa: BLE001 - raised again below
             error = raised
         if chunk:
             yield chunk
         if error is not None:
             raise error
-        if len(chunk) < length:
+        if is_over:
             return
+
+
+def _fill(chunk: list[T], iterator: Iterator[T], length: int, step: int) -> bool:
+    """Fill it with as many, or with what comes in time; returns if those are all."""
+    until = monotonic() + _LONG
+    while (wanted := min(step, length - len(chunk))) > 0:
+        expected = len(chunk) + wanted
+        # On an error `extend` keeps the items that it has got so far.
+        chunk.extend(islice(iterator, wanted))
+        if len(chunk) < expected:
+            return True
+        if monotonic() > until:
+            return False
+        step = min(2 * step, _STEP)
+    return False
 
 
 def _require_iterable(items: object) -> None:
