@@ -91,12 +91,21 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
 def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
     # Not the frame's `toLocalIterator`: in Spark 4.3 the driver's JVM keeps for good
     # all that this delivers, and it runs a job for each partition.
-    batches = _PartitionBatches(df)
-    groups = partition_groups(batches.partitions, batches.fetch)
-    with closing(one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
-        for group in ahead:
+    with closing(one_ahead(df.sparkSession.sparkContext, _fetched(df))) as ahead:
+        for batches, group in ahead:
             yield from map(batches.unpack, group)
-    batches.tell_observations()
+    _tell_observations(df)
+
+
+def _fetched(df: DataFrame) -> Iterator[tuple[_PartitionBatches, list[bytes]]]:
+    """Yield what job after job brings. To be called by `one_ahead`.
+
+    Before the first one Spark runs the stages that come before a shuffle, so that a
+    Ctrl-C or a `stop` of the session has to end these, too.
+    """
+    batches = _PartitionBatches(df)
+    for group in partition_groups(batches.partitions, batches.fetch):
+        yield batches, group
 
 
 def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -130,7 +139,7 @@ def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
     batches = _PartitionBatches(df)
     if batches.partitions:
         yield from map(batches.unpack, batches.fetch(range(batches.partitions)))
-    batches.tell_observations()
+    _tell_observations(df)
 
 
 def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
@@ -186,21 +195,22 @@ class _PartitionBatches:
             self._shuffles.require_same()
         return found
 
-    def tell_observations(self) -> None:
-        """Complete the frame's `Observation`s: all rows have been computed.
-
-        Spark does so for what it runs as a query. Who waits in `Observation.get` would
-        wait for ever.
-        """
-        # Another version of Spark may have no such method.
-        with contextlib.suppress(Py4JError):
-            in_jvm = self._in_jvm
-            manager = in_jvm.sparkSession().observationManager()
-            manager.tryComplete(in_jvm.queryExecution())
-
     def unpack(self, packed: bytes) -> pa.RecordBatch:
         """Return what was fetched as a record batch."""
         return pa.ipc.read_record_batch(pa.py_buffer(packed), self._schema)
+
+
+def _tell_observations(df: DataFrame) -> None:
+    """Complete the frame's `Observation`s: all rows have been computed.
+
+    Spark does so for what it runs as a query. Who waits in `Observation.get` would wait
+    for ever.
+    """
+    # Another version of Spark may have no such method.
+    with contextlib.suppress(Py4JError):
+        in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
+        manager = in_jvm.sparkSession().observationManager()
+        manager.tryComplete(in_jvm.queryExecution())
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     NullType,
     StringType,
     StructType,
+    UserDefinedType,
     VariantType,
     YearMonthIntervalType,
 )
@@ -31,7 +32,7 @@ Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBat
 # The key of Spark's own schema in its Parquet files, by which it reads them: Parquet's
 # types don't tell all of Spark's apart.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-_UNTOLD = (DayTimeIntervalType, NullType, VariantType)
+_UNTOLD = (DayTimeIntervalType, NullType, UserDefinedType, VariantType)
 # Spark's setting for offsets of 64 bits in texts and bytes.
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 

@@ -197,6 +197,19 @@ def test_parquet_keeps_collations(session: "SparkSession", tmp_path: Path) -> No
     assert read.where("word = 'a'").count() == 1
 
 
+@pytest.mark.slow
+def test_parquet_keeps_vectors(session: "SparkSession", tmp_path: Path) -> None:
+    """A user-defined type, such as those of Spark's ML, and its own files have it."""
+    from pyspark.ml.linalg import Vectors  # noqa: PLC0415  # slow
+
+    frame = session.createDataFrame([(1, Vectors.dense([1.0, 2.0]))], ["id", "vector"])
+
+    write(frame, "parquet", directory=tmp_path / "out")
+
+    read = session.read.parquet(str(tmp_path / "out")).select("id", "vector")
+    assert (read.dtypes, read.collect()) == (frame.dtypes, frame.collect())
+
+
 @pytest.mark.slow  # A job for each, that Spark gives up.
 @pytest.mark.parametrize(
     "column", [column for column, case in CASES.items() if case.sqlite is REFUSED]
