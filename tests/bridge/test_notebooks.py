@@ -85,12 +85,17 @@ def kernel(folder: Path) -> Iterator[Kernel]:
 
 def test_the_guides_cells_run_again_and_again(kernel: Kernel) -> None:
     cells = CELL.findall(GUIDE.read_text("utf-8"))
-    opening, handling, producing, stopping = cells
+    opening, handling, producing, again, stopping = cells
 
     for _ in range(2):
         for cell in (opening, handling, producing, opening, handling, producing):
             assert "Error" not in kernel.run(cell)
-        assert kernel.run("len(stored)") == {"Out": "2"}
+        assert kernel.run("len(stored)") == {"Out": "4"}
+        kernel.run("def store(rows):\n    raise ValueError(rows)")
+        assert kernel.run(producing)["Error"].startswith("DeliveryError")
+        for cell in (handling, again, "queue.flush()"):
+            assert "Error" not in kernel.run(cell)
+        assert kernel.run("len(stored)") == {"Out": "6"}
         assert "Error" not in kernel.run(stopping)
 
 
