@@ -18,7 +18,7 @@ import pytest_asyncio
 from tests.support.leaks import surviving_tasks, surviving_threads
 from tests.support.real_clocks import leave_failures, note_failure, note_loop
 from tests.support.real_loops import LoopFactory, is_second_loop, real_loops
-from tests.support.thorough import examples, is_in_sample
+from tests.support.thorough import examples, is_in_sample, is_left_to_ci
 from tests.support.virtual_loop import VirtualTimeLoop
 
 pytest.register_assert_rewrite("tests.support.oracle")
@@ -64,7 +64,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.insert(0, "_no_task_survives")
         if item.get_closest_marker("spark") is not None:
             _be_patient(item)
-        if is_second_loop(item) and not is_in_sample(item.nodeid):
+        is_variant = "[" in item.name
+        if (is_second_loop(item) and not is_in_sample(item.nodeid)) or (
+            is_variant and is_left_to_ci(item.path.name, item.nodeid)
+        ):
             item.add_marker(pytest.mark.slow)
 
 

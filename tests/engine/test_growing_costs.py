@@ -293,6 +293,7 @@ async def test_batches_that_wait_for_a_retry_cost_others_nothing() -> None:
     assert await growth(steps, 50) < 1.5
 
 
+@pytest.mark.slow  # Others like it are quicker.
 async def test_handlers_that_fail_are_not_all_looked_at_when_one_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -414,6 +415,7 @@ async def test_drain_tasks_that_end_one_by_one_ask_no_others() -> None:
     assert await growth(steps, 50) < LINEAR
 
 
+@pytest.mark.slow  # Others like it are quicker.
 async def test_partitions_that_linger_are_not_all_looked_at_for_each() -> None:
     """Each lingers until a time of its own: thousands of them took a processor."""
     linger = 0.4

@@ -11,6 +11,11 @@ IS_THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
 ONE_IN = 12
 """`make test` looks at one example in so many."""
 
+SWEEPS = ("cancel_at_every", "interleavings", "killed", "struck")
+"""In the names of modules that try a fault at many points, each in several variants."""
+SWEEP_ONE_IN = 2
+"""`make test` looks at one variant in so many."""
+
 
 def examples(many: int) -> int:
     """Return how many examples to look at: all in CI, else one in `ONE_IN`."""
@@ -20,3 +25,9 @@ def examples(many: int) -> int:
 def is_in_sample(name: str) -> bool:
     """Return whether `make test`, too, looks at what has this name."""
     return crc32(name.encode()) % ONE_IN == 0
+
+
+def is_left_to_ci(module: str, variant: str) -> bool:
+    """Return whether CI alone looks at this variant of a test, of this module."""
+    is_sweep = any(name in module for name in SWEEPS)
+    return is_sweep and crc32(variant.encode()) % SWEEP_ONE_IN != 0

@@ -93,6 +93,7 @@ def test_columns_are_matched_by_name(run: Callable[..., None], tmp_path: Path) -
                 run(query, SqliteEpochSink(path, "t", ("id", "v")))
 
 
+@pytest.mark.slow
 def test_who_stands_in_for_the_writer_changes_no_columns(
     run: Callable[..., None], tmp_path: Path
 ) -> None:
