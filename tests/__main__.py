@@ -19,9 +19,10 @@ AT_ONCE = 6
 # Elsewhere, too, they want the one session of the tests.
 IN_THE_SESSION = ["test_spark_examples.py", "test_flights_driver_use.py"]
 REST = "all the rest"
-# These compute for longest, and have the processors first: else they would end long
-# after the others, which wait much, and alone.
-PRIORITY: dict[str, tuple[str, ...]] = {"spark": (), "engine": ("nice", "-n", "3")}
+# These take longest, and have the processors first: else they would end long after the
+# others, which wait much, and alone.
+NEXT = ("nice", "-n", "3")
+PRIORITY: dict[str, tuple[str, ...]] = {"spark": (), "engine": NEXT, "bridge": NEXT}
 LATER = ("nice", "-n", "6")
 # The longest first, by the clock and not by what they compute: else the last part would
 # begin late, wait much, and end alone. In CI those with clusters and those that strike

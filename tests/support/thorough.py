@@ -11,9 +11,9 @@ IS_THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
 ONE_IN = 12
 """`make test` looks at one example in so many."""
 
-SWEEPS = ("cancel_at_every", "interleavings", "killed", "struck")
+SWEEPS = ("cancel_at_every", "interleavings", "killed", "process_ends", "struck")
 """In the names of modules that try a fault at many points, each in several variants."""
-SWEEP_ONE_IN = 2
+SWEEP_ONE_IN = 3
 """`make test` looks at one variant in so many."""
 
 
