@@ -17,6 +17,7 @@ from batchqueue_async.spark.write_partitions import write_partitions
 from tests.spark.calls.in_spark import Dying
 from tests.spark.driver.over_connect import use_client_side
 from tests.spark.executor.probes import FAULTY, PARQUET, OpenFileQueue
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,19 @@ def numbers(batch: object) -> list[int]:
     """The first column."""
     values: list[int] = batch.column(0).to_pylist()  # type: ignore[attr-defined]
     return values
+
+
+def _use_own_port() -> int:
+    """Return a port for this process's server of Spark Connect, where clients look.
+
+    All such servers have one, and parts of the suite run at the same time.
+    """
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
+
+    port = free_port()
+    own = staticmethod(lambda: port)
+    DefaultChannelBuilder.default_port = own  # type: ignore[method-assign]
+    return port
 
 
 def session(master: str) -> "SparkSession":
@@ -41,7 +55,9 @@ def session(master: str) -> "SparkSession":
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])
     if master == "connect":
         # A builder would try to set them on the server, which is running by then.
-        settings = [f"--conf={name}={value}" for name, value in SETTINGS.items()]
+        own_port = {"spark.connect.grpc.binding.port": str(_use_own_port())}
+        wanted = {**SETTINGS, **own_port}
+        settings = [f"--conf={name}={value}" for name, value in wanted.items()]
         arguments = shlex.join([*settings, "pyspark-shell"])
         os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
