@@ -77,4 +77,4 @@ def test_what_is_quick_or_has_a_length_comes_in_full_chunks(
     lengths = [len(each) for each in _chunks.chunks(range(700), 300)]
     assert lengths == [300, 300, 100]
     lengths = [len(each) for each in _chunks.chunks(iter(range(10)), 300)]
-    assert lengths == [3, 3, 3, 1]
+    assert lengths == [5, 5]
