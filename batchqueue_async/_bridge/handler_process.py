@@ -131,10 +131,17 @@ class HandlerProcess:
         self.is_alive = False
         code = _exit_code(self._process)
         self._end()
-        how = f"exit code {code}"
-        if code is not None and code < 0:
-            how = signal.Signals(-code).name
-        return ProcessDied(f"{self._label}: its process died ({how})")
+        return ProcessDied(f"{self._label}: its process died ({_how(code)})")
+
+
+def _how(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        # Real-time signals have no names but those of the first and the last.
+        return f"signal {-code}"
 
 
 def _end(pipe: Connection, process: SpawnProcess, owner: int) -> None:

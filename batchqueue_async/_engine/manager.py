@@ -79,7 +79,9 @@ class BatchQueueManager(OfOneProcess):
             DuplicateQueue: The name is taken; nothing was started.
         """
         if name in self._queues:
-            msg = f"name must be unique in its manager, got {name!r} twice"
+            msg = (
+                f"name must be unique in its manager or LoopThread, got {name!r} twice"
+            )
             raise DuplicateQueue(msg)
         queue = BatchQueue(name, config)
         for tell, _ in self._told:

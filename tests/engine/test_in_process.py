@@ -168,7 +168,14 @@ async def test_what_it_raises_is_raised_here(notes: Path) -> None:
     assert len(processes(notes)) == 1
 
 
-@pytest.mark.parametrize("deadly, how", [("die", "SIGKILL"), ("exit", "exit code 3")])
+@pytest.mark.parametrize(
+    "deadly, how",
+    [
+        ("die", "SIGKILL"),
+        ("die namelessly", f"signal {signal.SIGRTMIN + 1}"),
+        ("exit", "exit code 3"),
+    ],
+)
 @one_loop
 async def test_one_that_dies_fails_its_batch_and_is_replaced(
     deadly: str, how: str, notes: Path
