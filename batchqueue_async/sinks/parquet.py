@@ -25,7 +25,8 @@ except ModuleNotFoundError as _error:
     raise missing(_error, "a sink of Parquet files", "parquet") from _error
 
 from ._parquet.columns import require_names_that_differ
-from ._parquet.directory import ParquetDirectory, Part, StagedFile
+from ._parquet.directory import ParquetDirectory, Part
+from ._parquet.staged_file import StagedFile
 from .checks import require_path, require_to_row
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch

@@ -17,7 +17,8 @@ except ModuleNotFoundError as _error:
     raise missing(_error, "a sink of Parquet files", "parquet") from _error
 
 from ._parquet.columns import require_names_that_differ
-from ._parquet.directory import ParquetDirectory, Part, StagedFile, force_to_disk
+from ._parquet.directory import ParquetDirectory, Part
+from ._parquet.staged_file import StagedFile, force_to_disk
 from .checks import FromOptions, require_path
 from .epochs import Epoch
 from .open_attempts import OpenAttempts

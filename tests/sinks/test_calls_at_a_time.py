@@ -12,7 +12,7 @@ import pytest
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch, EpochSink
-from batchqueue_async.sinks._parquet.directory import StagedFile
+from batchqueue_async.sinks._parquet.staged_file import StagedFile
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
 from tests.sinks.conftest import NewSink
 from tests.sinks.stores import SqliteStore, Store

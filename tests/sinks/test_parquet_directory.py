@@ -1,6 +1,7 @@
 """The names of a directory's folders, and of the columns in its files."""
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchqueue_async.sinks import Epoch
-from batchqueue_async.sinks._parquet import directory
+from batchqueue_async.sinks._parquet import directory, staged_file
 from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
 from batchqueue_async.sinks.staged import Attempt
@@ -252,3 +253,32 @@ async def test_a_full_disk_is_told_by_its_folder(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=f"'{tmp_path}/_staging/") as failed:
         await sink.commit(FIRST)
     assert failed.value.errno == errno.ENOSPC
+
+
+@pytest.fixture
+def as_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders can't be opened, nor what is open for reading be forced to the disk."""
+    open_here, force_here = os.open, os.fsync
+
+    def open_files(path: Path, flags: int, *arguments: Any) -> int:  # noqa: ANN401
+        if Path(path).is_dir():
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open_here(path, flags, *arguments)
+
+    def force_if_writable(descriptor: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        force_here(descriptor)
+
+    monkeypatch.setattr(os, "open", open_files)
+    monkeypatch.setattr(os, "fsync", force_if_writable)
+    monkeypatch.setattr(staged_file, "_IS_WINDOWS", True)
+
+
+@pytest.mark.usefixtures("as_on_windows")
+async def test_epochs_are_published_on_windows_too(tmp_path: Path) -> None:
+    assert await publish(tmp_path, FIRST, of("value"))
+    assert not await publish(tmp_path, FIRST, of("value"))
+    await write(tmp_path, SECOND, of("value"))
+
+    assert pq.read_table(tmp_path)["value"].to_pylist() == [100, 100]
