@@ -89,8 +89,12 @@ asyncio.run(main())
 """
 
 
+# From Python 3.12 on, which warns of each fork beside threads.
+PYTHON = (sys.executable, "-W", "ignore:This process:DeprecationWarning")
+
+
 def _run(*arguments: str) -> Sequence[object]:
-    command = [sys.executable, "-c", PROGRAM, *arguments]
+    command = [*PYTHON, "-c", PROGRAM, *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False
     )
@@ -144,7 +148,7 @@ with sqlite3.connect(sys.argv[1]) as database:
 
 
 def test_a_child_has_no_epoch_open_in_its_writer(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(tmp_path / "store.db")]
+    command = [*PYTHON, "-c", WRITER, str(tmp_path / "store.db")]
 
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False
