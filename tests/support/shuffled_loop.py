@@ -27,5 +27,8 @@ class ShuffledLoop(VirtualTimeLoop):
         count = self._chance.randint(1, len(ready)) if ready else 0
         self._ready.clear()
         self._ready.extend(ready[:count])
-        super()._run_once()  # type: ignore[misc]
-        self._ready.extend(ready[count:])
+        try:
+            super()._run_once()  # type: ignore[misc]
+        finally:
+            # Also if a callback raises as Ctrl-C does: the loop's end runs the rest.
+            self._ready.extend(ready[count:])
