@@ -156,3 +156,74 @@ async def test_at_the_deadline_all_that_is_left_is_returned_once() -> None:
     assert sorted(left) == [Row(n, k) for n in (1, 3) for k in range(4)]
     assert queue.stats().handled == 16
     check_settled(queue)
+
+
+class Ticking:
+    """Names a part of each first batch, and is then busy with something else."""
+
+    tick_every = 5.0
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.has_failed: set[int] = set()
+
+    async def consume(self, batch: list[Row]) -> None:
+        tenants = {row.tenant for row in batch}
+        if not tenants <= self.has_failed:
+            self.has_failed |= tenants
+            raise PartialFailure(range(1, len(batch)), retry_after=6.0)
+        self.rows += batch
+
+    async def on_tick(self) -> None:
+        await asyncio.sleep(3.0)
+
+
+async def test_a_part_whose_retry_has_not_begun_is_not_cut_off() -> None:
+    handler, failed = Ticking(), list[Row]()
+    settings: BatchQueueConfig[Row] = BatchQueueConfig(
+        consumer=handler,
+        retry=Retry(attempts=3, retry_on=(OSError,)),
+        on_error=lambda batch, _: failed.extend(batch),
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=by_key(lambda row: row.tenant),
+    )
+    async with BatchQueue("q", settings) as queue:
+        await queue.produce_many(burst(2, 3))
+        # One drain task is in the hook; the other has a part that is due, and waits.
+        await asyncio.sleep(7.0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(60.0)
+        assert failed == []
+        assert sorted(handler.rows) == [Row(n, k) for n in (0, 1) for k in (1, 2)]
+    check_settled(queue)
+
+
+async def test_what_goes_on_keeps_its_attempts() -> None:
+    calls: list[list[int]] = []
+
+    async def write(batch: list[Row]) -> None:
+        tenants = [row.tenant for row in batch]
+        calls.append(tenants)
+        if len(calls) == 2:
+            raise ValueError  # Halves it; these have an attempt less than it.
+        if 1 in tenants and len(calls) > 1:
+            raise PartialFailure([1])
+        if tenants != [2]:
+            raise ConnectionError
+
+    settings: BatchQueueConfig[Row] = BatchQueueConfig(
+        consumer=write,
+        retry=Retry(attempts=3, split_on=(ValueError,)),
+        on_error=lambda batch, error: None,
+        partitions=PartitionPolicy.fixed(4),
+        selector=by_key(lambda row: row.tenant),
+    )
+    async with BatchQueue("q", settings) as queue:
+        await queue.produce_many([Row(1, 0), Row(2, 0), Row(2, 1), Row(3, 0)])
+        await asyncio.sleep(60.0)
+    assert calls.count([3]) == 2
+    assert calls[:4] == [[1, 2, 2, 3], [1, 2, 2, 3], [1, 2], [3]]
+    assert queue.stats().handled == 3
+    check_settled(queue)
