@@ -11,12 +11,19 @@ import inspect
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeAlias
 
+from batchqueue_async._engine.draining.partial_failure import require_within
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._functions import require_run, require_sync_function
 from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import require_batch_function
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.retry import (
+    PartialFailure,
+    RetryAfter,
+    checked_answer,
+    pause_asked_for,
+)
 from batchqueue_async._validation import (
     refuse,
     require_int,
@@ -38,11 +45,13 @@ class Merging(Generic[T]):
     the queue in front of it: back-pressure goes through.
 
     A `then` that raises keeps the merged items here: they are tried again a second
-    later, and go on being merged. With `at_most` of them held a batch fails instead of
-    being merged (the queue's `Retry`, `on_error` and account apply). A flush gets the
-    error in its `DeliveryError`. If `then` is a queue that closes, or the call is
-    cancelled, in the middle, those that were not accepted are kept. If `merge` raises
-    for an item that was not handed on and a newer one of its key, both are handed on.
+    later, or after the seconds that it asks for by a `RetryAfter`, and go on being
+    merged. Of a `PartialFailure` only those are kept that it names. With `at_most` of
+    them held a batch fails instead of being merged (the queue's `Retry`, `on_error` and
+    account apply). A flush gets the error in its `DeliveryError`. If `then` is a queue
+    that closes, or the call is cancelled, in the middle, those that were not accepted
+    are kept. If `merge` raises for an item that was not handed on and a newer one of
+    its key, both are handed on.
 
     What is merged counts as handled by the queue in front. So if the process dies, what
     is held is lost without a trace: that of the last `every` seconds or more. If the
@@ -106,14 +115,23 @@ class Merging(Generic[T]):
     async def consume(self, batch: list[T]) -> None:
         """Hand on what is due, then merge the batch."""
         if self._is_full:
-            # Whatever it raises fails this batch, which is not merged.
-            await self._hand_on()
+            await self._make_room()
         elif self._every is not None and self._is_due(self._every):
             try:
                 await self._hand_on()
             except Exception as error:  # noqa: BLE001 - held, and tried again
                 self._tell(error)
         self._take_up(batch)
+
+    async def _make_room(self) -> None:
+        """Hand on all; whatever that raises fails a batch, which is not merged."""
+        try:
+            await self._hand_on()
+        except PartialFailure as answer:
+            if self._is_full:
+                # Its positions are of what was handed on, and not of the batch.
+                raise RetryAfter(pause_asked_for(answer)) from answer
+            self._tell(answer)
 
     async def on_idle(self) -> None:
         """Hand on what is due, or all if there is no `every`, or no room for more."""
@@ -169,13 +187,16 @@ class Merging(Generic[T]):
     async def _hand_on(self) -> None:
         # Other drain tasks may merge meanwhile.
         handed, self._held = self._held, {}
-        since = self._since
+        since, pause = self._since, _PAUSE
         try:
             await self._give(handed)
             self._is_failing, self._try_at = False, 0.0
+        except Exception as error:
+            pause = max(pause, pause_asked_for(checked_answer(error)))
+            raise
         finally:
             if handed:
-                self._keep(handed, since)
+                self._keep(handed, since, pause)
 
     async def _give(self, handed: dict[Hashable, T]) -> None:
         """Hand on these items, and remove from them what was handed on."""
@@ -188,18 +209,26 @@ class Merging(Generic[T]):
                     raise BatchQueueError(msg)
                 del handed[key]
         elif handed:
-            result = then(list(handed.values()))
-            if inspect.isgenerator(result) or inspect.isasyncgen(result):
-                # The call has only made a generator; its body has not run.
-                refuse("then", "no generator function", then, TypeError)
-            if inspect.isawaitable(result):
-                require_run(await result)
+            try:
+                await self._call(then, list(handed.values()))
+            except PartialFailure as answer:
+                if _leave_failed(handed, answer):
+                    raise
             handed.clear()
 
-    def _keep(self, rest: dict[Hashable, T], since: float) -> None:
+    @staticmethod
+    async def _call(then: Callable[[list[T]], object], merged: list[T]) -> None:
+        result = then(merged)
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            # The call has only made a generator; its body has not run.
+            refuse("then", "no generator function", then, TypeError)
+        if inspect.isawaitable(result):
+            require_run(await result)
+
+    def _keep(self, rest: dict[Hashable, T], since: float, pause: float) -> None:
         """Hold what was not handed on, in front of what has come since."""
         self._since = since
-        self._try_at = asyncio.get_running_loop().time() + _PAUSE
+        self._try_at = asyncio.get_running_loop().time() + pause
         newer, self._held = self._held, rest
         failed: Exception | None = None
         for key, item in newer.items():
@@ -228,6 +257,21 @@ class Merging(Generic[T]):
                 exc_info=error,
                 items=self.held,
             )
+
+
+def _leave_failed(handed: dict[Hashable, T], answer: PartialFailure) -> bool:
+    """Remove what was handed on by this answer; returns whether anything is left."""
+    error = checked_answer(answer)
+    if error is not answer:
+        raise error
+    failed = sorted(set(answer.failed))
+    if failed:
+        require_within(len(handed), failed, answer)
+    kept = set(failed)
+    for position, key in enumerate(list(handed)):
+        if position not in kept:
+            del handed[key]
+    return bool(handed)
 
 
 def _refuse_none(older: object, newer: object) -> None:

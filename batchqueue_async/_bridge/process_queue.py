@@ -163,7 +163,7 @@ def process_queue(
     Args:
         open_queue: Gets a `LoopThread` that runs, for this queue alone, and returns the
             queue that it opened there. Equal ones share a queue: pass a function of a
-            module, not a new `lambda` or `partial` each time.
+            module, or an object's method, not a new `lambda` or `partial` each time.
         make_loop_thread: Makes the `LoopThread`, for instance with another
             `shutdown_timeout`; asked by the call that opens the queue.
 

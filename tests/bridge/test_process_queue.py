@@ -1,11 +1,14 @@
 """One queue per process: every row that was accepted anywhere is in the database."""
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +282,36 @@ def test_closing_drains_and_the_next_call_opens_anew() -> None:
     assert second is not first
     second.shutdown()
     assert process_queue(open_numbers).produce(1)
+
+
+@dataclass
+class Client:
+    """Of a library, made by its users: all of them are equal."""
+
+    sent: list[str] = field(default_factory=list, compare=False)
+
+    def open(self, loop_thread: LoopThread) -> SyncBatchQueue[str]:
+        return loop_thread.open("q", BatchQueueConfig(consumer=self.sent.extend))
+
+    def capture(self, event: str) -> bool:
+        return process_queue(self.open).produce(event)
+
+
+def test_an_objects_method_opens_a_queue_for_each_object() -> None:
+    one, other = Client(), Client()
+    assert one == other
+    assert one.capture("one")
+    assert other.capture("two")
+    others = process_queue(other.open)
+    close_process_queues([one.open])
+    assert process_queue(other.open) is others
+    close_process_queues([other.open])
+    assert (one.sent, other.sent) == (["one"], ["two"])
+    # Nothing keeps an object whose queue is closed.
+    known = weakref.ref(one)
+    del one
+    gc.collect()
+    assert known() is None
 
 
 def test_what_closing_opens_is_closed_too() -> None:

@@ -2,6 +2,9 @@
 
 # Plain numbers, in their order, since each batch changes its stage several times, and
 # code that goes on compares them.
+PART_WAITING = -1
+"""It waits for its retry, as WAITING, after its handler said that a part has failed; or
+behind such a one."""
 WAITING = 0
 INSIDE = 1
 """Its handler was called; its drain task is inside, by the handler's lock."""

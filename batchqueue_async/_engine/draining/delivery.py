@@ -336,6 +336,9 @@ class InFlight(Generic[T]):
         """Defer a batch if it must not be delivered now; returns whether it was."""
         if not self.retries.note_due_if_blocked(batch):
             return False
+        if pieces := self.retries.apart(batch):
+            self._replace(batch, pieces[::-1])
+            return True
         self._defer(batch)
         # There may be thousands of such batches.
         if self._turn.is_over():
@@ -344,10 +347,9 @@ class InFlight(Generic[T]):
 
     def _defer(self, batch: Batch[T]) -> None:
         """Have the batch at hand wait among the retries."""
-        self.retries.hold(batch)
+        stage = self.retries.hold(batch, self._error)
         # No call from here on: the batch is in one of both lists.
-        batch.stage = WAITING
-        self._error = None
+        batch.stage, self._error = stage, None
         self.retries.batches += (batch,)
         del self.undelivered[-1]
 
@@ -361,7 +363,9 @@ class InFlight(Generic[T]):
             # It was cut short in its `on_error`, or just after its handler returned.
             batch.tell()
             self._replace(batch, [])
-        elif batch.stage and (error := self._error or error_of_cut_off(batch)):
+        elif batch.stage > WAITING and (
+            error := self._error or error_of_cut_off(batch)
+        ):
             await self._fail(batch, error)
 
     async def _fail(self, batch: Batch[T], error: BaseException | None) -> None:

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, OrderKey
-from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED, TOLD
+from batchqueue_async._engine.draining.batch_stages import (
+    PART_WAITING,
+    TO_BE_SETTLED,
+    TOLD,
+    WAITING,
+)
 from batchqueue_async._engine.draining.drops_and_unhandled import keep_for_flush
+from batchqueue_async._engine.draining.dues import Dues
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -23,7 +28,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 )
 from batchqueue_async._log import logger
 from batchqueue_async._loop_time import LONG_AGO
-from batchqueue_async._policies.retry import pause_asked_for
+from batchqueue_async._policies.retry import PartialFailure, pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
@@ -217,11 +222,17 @@ class RetryQueue(Generic[T]):
             batch.stage = TO_BE_SETTLED
         batch.settle("failed")
 
-    @staticmethod
-    def hold(batch: Batch[T]) -> None:
-        """Pause the partitions of a batch that is to wait here; again has no effect."""
+    def hold(self, batch: Batch[T], error: BaseException | None) -> int:
+        """Pause the partitions of a batch that is to wait here; again has no effect.
+
+        Returns:
+            Its stage: whether others of the batches behind it may pass.
+        """
         batch.is_deferred = True
         batch.pause_partitions()
+        is_part = error is None and self._see().has_parts_ahead(batch)
+        is_part = is_part or isinstance(error, PartialFailure)
+        return PART_WAITING if is_part else WAITING
 
     def holds(self, lock: HandlerLock) -> bool:
         """Whether a batch of this handler is here."""
@@ -233,6 +244,15 @@ class RetryQueue(Generic[T]):
         ahead = [last[key] for key in batch.order_keys if key in last]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)
+
+    def apart(self, batch: Batch[T]) -> list[Batch[T]]:
+        """Return a blocked batch in pieces, if some of them need not wait."""
+        if batch.is_kept_out(self._drain_task):
+            return []
+        try:
+            return self._see().apart(batch)
+        except MemoryError:
+            return []
 
     def _see(self) -> Dues[T]:
         dues = self._dues
@@ -279,37 +299,6 @@ class RetryQueue(Generic[T]):
                 elif (soonest := min(soonest, batch.due)) <= max(now, self._next_look):
                     break
         return [max(soonest, self._next_look)] if soonest < math.inf else []
-
-
-class Dues(Generic[T]):
-    """When batches of one list are due: of thousands, new ones alone are looked at."""
-
-    __slots__ = ("_seen", "batches", "last", "locks", "soonest")
-
-    def __init__(self, batches: list[Batch[T]]) -> None:
-        self.batches = batches
-        self._seen = 0
-        # The last due time of each order key, and the earliest of all.
-        self.last: dict[OrderKey, float] = {}
-        # The locks of their handlers.
-        self.locks: set[HandlerLock] = set()
-        self.soonest = math.inf
-
-    def note_new(self) -> None:
-        """Look at the batches that were appended since the last call."""
-        while self._seen < len(self.batches):
-            batch = self.batches[self._seen]
-            self.note(batch, batch.order_keys)
-
-    def note(self, batch: Batch[T], keys: Sequence[OrderKey]) -> None:
-        """Look at the next batch, which has these keys."""
-        due, last = batch.due, self.last
-        for key in keys:
-            if key not in last or last[key] < due:
-                last[key] = due
-        self.locks.update(lock for lock, _ in keys[:1])
-        self.soonest = min(self.soonest, due)
-        self._seen += 1
 
 
 def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[T]]:

@@ -36,7 +36,7 @@ def settle_handled(batch: Batch[T], answer: PartialFailure) -> BaseException | N
         if not failed:
             batch.settle("handled")
             return None
-        _require_within(len(batch), failed, answer)
+        require_within(len(batch), failed, answer)
         if len(failed) < len(batch):
             _leave(batch, failed)
     except Exception as error:  # noqa: BLE001 - a subclass may be anything, or no memory
@@ -44,7 +44,8 @@ def settle_handled(batch: Batch[T], answer: PartialFailure) -> BaseException | N
     return answer
 
 
-def _require_within(count: int, failed: list[int], answer: PartialFailure) -> None:
+def require_within(count: int, failed: list[int], answer: PartialFailure) -> None:
+    """Refuse an answer that names, ascending, positions that its batch doesn't have."""
     for position in (failed[0], failed[-1]):
         if not 0 <= position < count:
             msg = f"failed must be positions from 0 to {count - 1}, got {position}"
