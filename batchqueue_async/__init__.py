@@ -21,6 +21,7 @@ from batchqueue_async._engine.handler_stats import (
 )
 from batchqueue_async._engine.lifecycle.state import opened_by as _opened_by
 from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.runtime.loop_end import told_of_end_by as _told_of_end_by
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
     DrainTaskStats,
@@ -70,6 +71,9 @@ from batchqueue_async._policies.selectors import (
     by_type,
     fair_by,
     round_robin,
+)
+from batchqueue_async._process_end import (
+    call_at_multiprocessing_end as _call_at_multiprocessing_end,
 )
 from batchqueue_async._version import __version__ as __version__
 
@@ -180,3 +184,5 @@ def __dir__() -> list[str]:
 _opened_by(
     lambda parts: _import_module(f"{__name__}._bridge.thread_ingress").open_up(parts)
 )
+# For loops that are not closed in a process of `multiprocessing`.
+_told_of_end_by(_call_at_multiprocessing_end)

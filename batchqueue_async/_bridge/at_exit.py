@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +24,7 @@ with contextlib.suppress(RuntimeError):
     import concurrent.futures.thread  # noqa: F401
 
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._process_end import has_no_atexit, other_threads
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.loop_run import LoopRun
@@ -81,7 +81,7 @@ def is_exiting() -> bool:
 
 
 def _hook(running: LoopRun) -> None:
-    if _has_no_atexit():
+    if has_no_atexit():
         drain_before_multiprocessing_ends()
     # `atexit` calls it after all threads that are no daemons have ended, and before
     # what the program has registered by now, which may use what handlers have written.
@@ -100,7 +100,7 @@ def _hook(running: LoopRun) -> None:
 
 def _drain_late(running: LoopRun) -> None:
     # On the main thread this is a call of `atexit`, which `_drain_at_last` will follow.
-    if not running.is_of_main_thread or _has_no_atexit() or _exit.has_ended:
+    if not running.is_of_main_thread or has_no_atexit() or _exit.has_ended:
         _drain_after_threads()
 
 
@@ -113,7 +113,7 @@ def _drain_after_threads() -> bool:
     """
 
     def drain() -> None:
-        while others := _others():
+        while others := other_threads():
             for each in others:
                 each.join()
         _exit.has_last_thread = False
@@ -129,17 +129,10 @@ def _drain_after_threads() -> bool:
     return True
 
 
-def _others() -> list[threading.Thread]:
-    beside = (threading.current_thread(), threading.main_thread())
-    return [
-        each for each in threading.enumerate() if not each.daemon and each not in beside
-    ]
-
-
 def _drain_before_joining() -> None:
     """Drain all but those that a thread works with which the interpreter waits for."""
     _exit.has_begun = True
-    if _has_no_atexit() and not (_others() and _drain_after_threads()):
+    if has_no_atexit() and not (other_threads() and _drain_after_threads()):
         _drain_all(lambda running: not _is_left_later(running))
         return
     # Before, since it may feed what is drained next; and after, since that may log.
@@ -162,9 +155,9 @@ def drain_before_multiprocessing_ends() -> None:
     _exit.is_before_multiprocessing = True
 
     def drain() -> None:
-        if not _has_no_atexit():
+        if not has_no_atexit():
             return
-        if not _others():
+        if not other_threads():
             _drain_before_joining()
             return
         for running in sorted(_running.values(), key=attrgetter("turn"), reverse=True):
@@ -186,7 +179,7 @@ def _flush_late() -> None:
 
 def _drain() -> None:
     # What is late is drained by `close_process_queues`, which `atexit` calls later.
-    _drain_all(lambda running: not running.is_late or _has_no_atexit())
+    _drain_all(lambda running: not running.is_late or has_no_atexit())
 
 
 @atexit.register
@@ -194,12 +187,6 @@ def _drain_at_last() -> None:
     # For what functions have started that `atexit` called before this one.
     _drain()
     _exit.has_ended = True
-
-
-def _has_no_atexit() -> bool:
-    """Whether the process is one of `multiprocessing`, which takes all of it away."""
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None
 
 
 def _is_left_later(running: LoopRun) -> bool:

@@ -14,6 +14,7 @@ from batchqueue_async._loop_close import (
     expect_no_end,
     forget_at_close,
 )
+from batchqueue_async._process_end import call_at_multiprocessing_end
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._shielding import Shielded, backend_is_where_it_was
 
@@ -83,6 +84,7 @@ class ConsumerTasks:
             task.add_done_callback(self._ended)
         if self not in _running:
             _running.add(self)
+            call_at_multiprocessing_end(_end_at_exit)
             call_at_close(loop, self.end_after_loop)
 
     async def shut_down(self, sequences: Sequences, timeout: float | None) -> None:

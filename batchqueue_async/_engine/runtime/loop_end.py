@@ -146,6 +146,8 @@ class LoopRegistry:
             # The warning waits until the loop is collected: where warnings are errors,
             # it would make closing the loop fail.
             call_at_close(loop, registry.end_after_loop)
+            if _call_where_no_atexit is not None:
+                _call_where_no_atexit(_end_at_exit)
         assert isinstance(registry, LoopRegistry)
         return registry
 
@@ -315,6 +317,13 @@ async def _wait_for_ever() -> None:
 
 
 _registries: weakref.WeakSet[LoopRegistry] = weakref.WeakSet()
+_call_where_no_atexit: Callable[[Callable[[], None]], None] | None = None
+
+
+def told_of_end_by(call_where_no_atexit: Callable[[Callable[[], None]], None]) -> None:
+    """Set what calls at the end of a process without `atexit`, after its threads."""
+    global _call_where_no_atexit  # noqa: PLW0603 - set once, by the package's import
+    _call_where_no_atexit = call_where_no_atexit
 
 
 @atexit.register
