@@ -206,7 +206,8 @@ def test_a_named_write_that_is_skipped_is_a_warning(
 
 @pytest.mark.usefixtures("no_queues_left")
 @pytest.mark.parametrize(
-    "query, told", [("mine", "takes another `query`"), (None, "a copy of another's")]
+    "query, told",
+    [("mine", "takes another `query` than others"), (None, "a copy of another's")],
 )
 def test_a_micro_batch_of_a_stream_that_is_skipped_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, query: str | None, told: str
