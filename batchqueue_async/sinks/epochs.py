@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from batchqueue_async import BatchQueueError
@@ -28,6 +28,9 @@ class Epoch:
     Attributes:
         query: Who delivers, the same after a restart; for Spark the query id.
         batch: Its number, from 0 on.
+        checkpoint: The id in the stream's checkpoint, which `query` need not be; None
+            if there is none, or nobody knows. A fence notes it, so that another stream
+            of the same `query` is refused. It has no part in what is equal.
 
     Raises:
         TypeError: If one of them is of the wrong kind.
@@ -36,13 +39,21 @@ class Epoch:
 
     query: str
     batch: int
+    checkpoint: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require_name("query", self.query)
         require_int("batch", self.batch, at_least=0, at_most=_MOST)
+        if self.checkpoint is not None:
+            require_name("checkpoint", self.checkpoint)
 
     def __str__(self) -> str:
         return f"batch {self.batch} of query {self.query}"
+
+
+def key_of(epoch: Epoch) -> tuple[str, int]:
+    """Return what an epoch is known by."""
+    return epoch.query, epoch.batch
 
 
 def fields_of(epoch: Epoch) -> dict[str, Any]:
@@ -92,7 +103,11 @@ class EpochSink(Protocol[T]):
         """Discard what was written; nothing to do for an epoch that was not begun."""
 
     async def is_committed(self, epoch: Epoch, /) -> bool:
-        """Return whether the fence is there."""
+        """Return whether the fence is there.
+
+        If it notes another `checkpoint` than this epoch's, it is another stream's: this
+        raises, and so does `commit`. A sink that notes none can't tell.
+        """
 
 
 def require_sink(field: str, value: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async._log import logger
 from batchqueue_async._wording import shown
 
@@ -62,6 +63,23 @@ def warn_of_new_table(epoch: Epoch, table: str) -> None:
         table=table,
         **fields_of(epoch),
     )
+
+
+def require_own(epoch: Epoch, checkpoint: str | None) -> None:
+    """Refuse an epoch that another stream has written: it is no repetition.
+
+    Where one of the two is not known, as in fences of earlier versions, it counts.
+    """
+    if checkpoint is None or epoch.checkpoint in {None, checkpoint}:
+        return
+    msg = (
+        f"query must be one stream's alone, got {shown(epoch.query)}: its batch"
+        f" {epoch.batch} was written by the stream with checkpoint {checkpoint}, and"
+        f" now comes from that with checkpoint {epoch.checkpoint}, whose rows are not"
+        " written. A stream with another checkpoint, or with a new one, takes another"
+        " `query`"
+    )
+    raise BatchQueueError(msg)
 
 
 def matched(

@@ -124,7 +124,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the epoch's folder is there."""
-        return await to_thread.run_sync(self._directory.is_published, epoch)
+        return await to_thread.run_sync(self._directory.has_own, epoch)
 
     def folder(self, epoch: Epoch) -> Path:
         """Return the epoch's folder, which is there if the epoch is committed."""
@@ -180,7 +180,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
                     publish()
                 except FileNotFoundError:
                     # What another attempt has committed meanwhile is the same.
-                    if not self._directory.is_published(epoch):
+                    if not self._directory.has_own(epoch):
                         raise
 
         await to_thread.run_sync(publish_once)

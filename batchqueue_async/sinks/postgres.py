@@ -152,7 +152,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
         async with self._connections.transaction(waits_for_disk=False) as connection:
-            return await self._fences.has(connection, epoch)
+            return await self._fences.has_own(connection, epoch)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -268,7 +268,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)
             staging = self._staging(attempt.table)
-            is_new = not await self._fences.has(connection, epoch)
+            is_new = not await self._fences.has_own(connection, epoch)
             # Waits for a transaction of an earlier version that adds the same one.
             if is_new and await self._fences.add(connection, epoch, staged):
                 writes = [*attempt.acknowledged]

@@ -213,7 +213,7 @@ class PostgresStagedSink(FromOptions):
         full = [token for token in tokens if token.rows]
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)
-            is_new = not await self._fences.has(connection, epoch)
+            is_new = not await self._fences.has_own(connection, epoch)
             if is_new:
                 await self._fences.add(connection, epoch, rows)
             if is_new and full:

@@ -117,7 +117,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        return await self._file.has_fence(self._table, epoch)
+        return await self._file.has_fence(self._table, epoch, of_own=True)
 
     async def close(self) -> None:
         """Close the file; attempts that have not ended are discarded."""
@@ -164,7 +164,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         def publish(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
             table = find_table(database, self._table)
-            if not self._file.fences.has(database, table, epoch):
+            if not self._file.fences.has_own(database, table, epoch):
                 self._file.fences.add(database, table, epoch, attempt.rows)
                 database.execute(
                     f"{self._insert(table, attempt)}"

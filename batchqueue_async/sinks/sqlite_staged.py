@@ -201,7 +201,7 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         def publish(database: sqlite3.Connection) -> bool:
             with StagedRows.written(database, self._table) as staged:
                 fences, table = self._file.fences, staged.table
-                is_new = not fences.has(database, table, epoch)
+                is_new = not fences.has_own(database, table, epoch)
                 if is_new:
                     fences.add(database, table, epoch, rows)
                 if is_new and full:

@@ -128,6 +128,9 @@ class StagedSink(Protocol[T]):
 
         Raises:
             StagedRowsMissing: The rows found aren't those of the tokens.
+            BatchQueueError: The fence is there and notes another `checkpoint` than the
+                epoch's: another stream has published it. A sink that notes none can't
+                tell.
         """
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:

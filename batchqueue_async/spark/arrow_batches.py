@@ -27,7 +27,7 @@ from pyspark.sql import types as spark_types
 from batchqueue_async import BatchQueueError
 
 from ._shuffles import Shuffles
-from .frames import is_connect, map_in_arrow, require_frame, zoned_schema
+from .frames import is_connect, is_stopped, map_in_arrow, require_frame, zoned_schema
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -121,6 +121,7 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
         TypeError, ValueError: It is no DataFrame, or has a column of a type that Arrow
             lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
+        BatchQueueError: The session is stopped before all rows have come.
     """
     require_frame(df)
     # In 4.3 `toArrow` fails where a struct may be null and its field may not.
@@ -130,15 +131,18 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _plain(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    for batch in df.toArrow().cast(zoned_schema(df)).to_batches():
+    with _telling_stop(df):
+        found = df.toArrow()
+    for batch in found.cast(zoned_schema(df)).to_batches():
         if batch.num_rows:
             yield batch
 
 
 def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    batches = _PartitionBatches(df)
-    if batches.partitions:
-        yield from map(batches.unpack, batches.fetch(range(batches.partitions)))
+    with _telling_stop(df):
+        batches = _PartitionBatches(df)
+        found = batches.fetch(range(batches.partitions)) if batches.partitions else []
+    yield from map(batches.unpack, found)
     _tell_observations(df)
 
 
@@ -274,20 +278,11 @@ def one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, No
             # An empty tuple at the end.
             future.set_result((*islice(source, 1),))
         except BaseException as error:  # noqa: BLE001  # raised by who takes it
-            future.set_exception(stopped(error) if is_stopped() else error)
-
-    def is_stopped() -> bool:
-        return context._jsc is None  # noqa: SLF001 - there is no other way
-
-    def stopped(cause: BaseException | None) -> BatchQueueError:
-        # Spark itself would raise an assertion without a text, or an AttributeError.
-        told = BatchQueueError("the session was stopped before all rows of df had come")
-        told.__cause__ = cause
-        return told
+            future.set_exception(_stopped(error) if is_stopped(context) else error)
 
     def begin() -> tuple[Future[tuple[T, ...]], InheritableThread]:
-        if is_stopped():
-            raise stopped(None)
+        if is_stopped(context):
+            raise _stopped(None)
         future: Future[tuple[T, ...]] = Future()
         thread = InheritableThread(target=make, args=(future,))
         thread.start()
@@ -300,7 +295,26 @@ def one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, No
             yield found[0]
     finally:
         while thread.is_alive():
-            # Again and again: its job may not have begun yet.
-            if not is_stopped():
+            # Again and again: its job may not have begun yet. A stop, which Spark tells
+            # in either way, ends it, too.
+            with contextlib.suppress(Py4JError, AttributeError):
                 context.cancelJobsWithTag(tag)
             thread.join(_AGAIN)
+
+
+def _stopped(cause: BaseException | None) -> BatchQueueError:
+    # Spark itself would raise an assertion without a text, an AttributeError, or what
+    # Java says of the job.
+    told = BatchQueueError("the session was stopped before all rows of df had come")
+    told.__cause__ = cause
+    return told
+
+
+@contextmanager
+def _telling_stop(df: DataFrame) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if is_connect(df) or not is_stopped(df.sparkSession.sparkContext):
+            raise
+        raise _stopped(error) from error

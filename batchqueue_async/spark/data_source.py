@@ -52,7 +52,10 @@ _RESTARTED: Final = (
     "as it should be where the driver died before Spark's own commit; a query that goes"
     " on with a copy of another's checkpoint loses its rows, and needs a new one"
 )
-_NAMED: Final = "a stream with a new checkpoint, or of its own, takes another `query`"
+_NAMED: Final = (
+    "as it should be where the driver died before Spark's own commit; a stream takes"
+    " another `query` than others, and than batch writes"
+)
 
 # Options of ours and of Spark's; all others are the sink's.
 _OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
@@ -70,9 +73,10 @@ class BatchQueueSource(DataSource):
         once per Python worker process, and where Spark commits once per commit.
 
     `query`: The name of the delivering query. A stream's default is the id in its
-        checkpoint. A batch write has none by default, so that each is a new one; with a
-        name, a write of the same `query` and `batch` that was published before changes
-        nothing.
+        checkpoint; with a name, a stream of another checkpoint under the same one ends
+        with an error. A batch write has none by default, so that each is a new one;
+        with a name, a write of the same `query` and `batch` that was published before
+        changes nothing.
 
     `batch`: With `query`, the whole number of this batch write. It is 0 by default, so
         a second write under the same `query` alone changes nothing.
@@ -230,7 +234,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"{_QUERY}, {_BATCH} and {_RUN}, got {(query, batch, run)}"
             )
             raise BatchQueueError(msg)
-        attempt = _attempt(task, Epoch(self.query or query, int(batch)), run)
+        epoch = Epoch(self.query or query, int(batch), checkpoint=query)
+        attempt = _attempt(task, epoch, run)
         rows = with_types(iterator, self.columns)
         return Staged(stage_rows(self.open_queue, attempt, rows))
 

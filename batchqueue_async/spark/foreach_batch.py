@@ -126,7 +126,8 @@ class ForeachBatchSink(Generic[T]):
                 is not over, another frame of this micro-batch was committed, or this is
                 Spark Connect.
         """
-        epoch = Epoch(_query_id(df), batch_id)
+        query = _query_id(df)
+        epoch = Epoch(query, batch_id, checkpoint=query)
         with self._way_in.lock:
             called, self._called = self._called, (epoch, _run_id(df))
             self._way_in.settle(self._sync_queue, epoch, self._timeout)

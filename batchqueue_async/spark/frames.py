@@ -8,6 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
@@ -71,9 +73,24 @@ def require_running(spark: SparkSession) -> None:
 
     Spark itself would raise an assertion without a text, or blame something else.
     """
-    if spark.sparkContext._jsc is None:  # noqa: SLF001 - there is no other way
+    if is_stopped(spark.sparkContext):
         msg = "df must belong to a session that runs, got one of a stopped session"
         raise ValueError(msg)
+
+
+def is_stopped(context: SparkContext) -> bool:
+    """Whether a session was stopped, or is just being: its jobs end first.
+
+    PySpark lets go of Java's context when all of that has ended. Java's own may also be
+    stopped without PySpark, as by the cluster's manager.
+    """
+    in_jvm: Any = context._jsc  # noqa: SLF001 - there is no other way
+    if in_jvm is None:
+        return True
+    try:
+        return bool(in_jvm.sc().isStopped())
+    except Py4JError:
+        return False  # the JVM itself is gone, which is another story
 
 
 def require_columns(names: Sequence[str]) -> None:

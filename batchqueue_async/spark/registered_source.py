@@ -3,7 +3,8 @@
 Spark looks for modules named `pyspark_*` once, in a Python process that sees what is
 installed and what PYTHONPATH has, but neither `--py-files` nor a session's artifacts.
 A registered source works with these, too. And Spark looks sources up in the session
-that is active on the thread, which most threads don't have.
+that is active on the thread, which most threads don't have, and which may be another
+than the frame's.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSourceRegistration
 from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -58,12 +62,46 @@ def register_source(spark: SparkSession) -> None:
     """
     if spark in _registered:
         return
+    _register(spark.dataSource)
+    _registered.add(spark)
+
+
+def _register(registration: Any) -> None:  # noqa: ANN401 - of two classes
     try:
-        spark.dataSource.register(BatchQueueSource)
+        registration.register(BatchQueueSource)
     except PySparkException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-    _registered.add(spark)
+
+
+def _register_where_spark_looks(spark: SparkSession) -> None:
+    """Register the source for a frame of a classic session, on the thread that writes.
+
+    Spark asks the session that is active there whether there is such a source, and the
+    frame's own for what it is.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001 - there is no other way
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    active, own = sessions.getActiveSession().get(), spark._jsparkSession  # noqa: SLF001
+    try:
+        for session in (active, own):
+            # Before it registers one, Spark asks the active session, too.
+            sessions.setActiveSession(session)
+            if not _has_source(session):
+                like_it = SimpleNamespace(
+                    sparkContext=spark.sparkContext, _jsparkSession=session
+                )
+                _register(DataSourceRegistration(like_it))  # type: ignore[arg-type]
+    finally:
+        sessions.setActiveSession(active)
+
+
+def _has_source(in_jvm: Any) -> bool:  # noqa: ANN401 - Py4J's
+    try:
+        manager = in_jvm.sessionState().dataSourceManager()
+        return bool(manager.dataSourceExists(FORMAT))
+    except Py4JError:  # another version of Spark may have no such method
+        return False
 
 
 def register_when_wanted() -> None:
@@ -96,10 +134,12 @@ def _registering(original: Callable[[Any, str], Any]) -> Callable[[Any, str], An
             # Connect's writer of streams has the session under another name.
             session = self._session if session is None else session
             # Spark would only say that it doesn't find the source.
-            if not is_connect(session):
+            if is_connect(session):
+                register_source(session)
+            else:
                 require_running(session)
-            use_session(session)
-            register_source(session)
+                use_session(session)
+                _register_where_spark_looks(session)
         return original(self, source)
 
     format.registers_batchqueue = True  # type: ignore[attr-defined]

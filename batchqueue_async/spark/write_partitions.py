@@ -158,6 +158,7 @@ def write_partitions(
         PySparkException: A task failed for good, with what it raised in the text: Spark
             could not compute the rows, `open_queue` or `to_items` raised, or the queue
             closed, refused an item, or was not done in time.
+        BatchQueueError: The session was stopped meanwhile.
         TypeError, ValueError: An argument is of the wrong kind; it is a streaming
             frame, or `timeout` is negative.
     """

@@ -15,18 +15,17 @@ from typing import NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from batchqueue_async._validation import refuse
 
 from ..epoch_attempts import prefix
 from ..epochs import Epoch
 from ..error_paths import telling_path
+from ..names import require_own
 from ..staged import StagedRowsMissing, require_same_columns
+from .manifest import MANIFEST, checkpoint_in
+from .settings import require_compression, require_directory
 from .staged_file import StagedFile, force_to_disk
 
-_MANIFEST = "_manifest.json"
 # What the folders' names start with: readers make a column of it.
 KEY = "batchqueue_epoch"
 # What it was in version 0.1. Readers take folders of one key only, so that a directory
@@ -39,11 +38,6 @@ _OVER = "over-"
 _MOST_TRIES = 100
 # Bytes of a file's name.
 _LONGEST = 255
-# pyarrow takes such a text for a URI, even if there is a folder of this name; and an
-# empty one would be the folder that the program happens to run in.
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|\Z")
-# What Python makes of bytes of another encoding.
-_SURROGATE = re.compile("[\ud800-\udfff]")
 # Names that are one file's on every file system.
 _PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 
@@ -71,13 +65,8 @@ class ParquetDirectory:
     def __init__(
         self, directory: str | Path, staging: str, row_group: int, compression: str
     ) -> None:
-        if _URI.match(str(directory)):
-            refuse("directory", "a path of a mounted file system, no URI", directory)
-        if _SURROGATE.search(str(directory)):
-            refuse("directory", "a path in UTF-8, which pyarrow takes", str(directory))
-        if os.path.expanduser(directory) != str(directory):  # noqa: PTH111 - raises
-            refuse("directory", "a full path: pyarrow expands ~", str(directory))
-        _require_compression(compression)
+        require_directory(directory)
+        require_compression(compression)
         self.path = Path(directory)
         self._staging = self.path / staging
         self._row_group = row_group
@@ -115,6 +104,13 @@ class ParquetDirectory:
                 return True
         return False
 
+    def has_own(self, epoch: Epoch) -> bool:
+        """Whether it is there; raise if the manifest notes another stream."""
+        is_there = self.is_published(epoch)
+        if is_there:
+            require_own(epoch, checkpoint_in(self.folder(epoch)))
+        return is_there
+
     def begin_run(self, epoch: Epoch, run: str) -> None:
         """Make the run's folder: once it is gone, so is the run."""
         self._require_own()
@@ -127,7 +123,7 @@ class ParquetDirectory:
 
     def publish(self, epoch: Epoch, parts: Sequence[Part]) -> bool:
         """Make the epoch's folder appear in one rename; return False if it is there."""
-        is_new = not self.is_published(epoch)
+        is_new = not self.has_own(epoch)
         parts = [part for part in parts if part.rows] or parts[:1]
         if is_new:
             # Readers may assume that all files have the first one's columns.
@@ -139,7 +135,7 @@ class ParquetDirectory:
                 folder.rename(self.folder(epoch))
             except (OSError, StagedRowsMissing):
                 # Another process may have published the epoch, and cleaned up, since.
-                if not self.is_published(epoch):
+                if not self.has_own(epoch):
                     _put_back(folder, parts)
                     raise
                 is_new = False
@@ -212,16 +208,6 @@ class ParquetDirectory:
         shutil.rmtree(over, ignore_errors=True)
 
 
-def _require_compression(compression: str) -> None:
-    """Refuse a compression that the writer would refuse at the first row."""
-    with suppress(pa.ArrowException, AttributeError, TypeError, ValueError):
-        pq.ParquetWriter(
-            pa.BufferOutputStream(), pa.schema([]), compression=compression
-        ).close()
-        return
-    refuse("compression", "one that pyarrow's ParquetWriter takes", compression)
-
-
 def _file_name(name: str) -> str:
     """Return a run's or an attempt's name, or a digest of one that may be no file's."""
     if _PLAIN.fullmatch(name):
@@ -253,13 +239,15 @@ def _put_back(folder: Path, parts: Sequence[Part]) -> None:
 
 
 def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
-    content = {
+    content: dict[str, object] = {
         "query": epoch.query,
         "batch": epoch.batch,
         "rows": sum(part.rows for part in parts),
         "files": [part.name for part in parts],
     }
-    path = folder / _MANIFEST
+    if epoch.checkpoint is not None:
+        content["checkpoint"] = epoch.checkpoint
+    path = folder / MANIFEST
     path.write_text(json.dumps(content) + "\n", encoding="utf-8")
     force_to_disk(path)
     force_to_disk(folder)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from batchqueue_async import BatchQueueError
 
-from ..epochs import Epoch
-from ..names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
+from ..epochs import Epoch, key_of
+from ..names import (
+    ANY_TABLE,
+    quoted,
+    require_own,
+    warn_of_new_table,
+    warn_of_old_fence,
+)
 from .target import Target, column_types, schema_on_path
 
 if TYPE_CHECKING:
@@ -19,7 +24,8 @@ PUBLISHED = "batchqueue_published"
 # What the other kind of sink notes counts, too: a query may go from one to the other.
 _OTHERS = {EPOCHS: PUBLISHED, PUBLISHED: EPOCHS}
 _OLD_COLUMNS = {"query", "batch", "rows"}
-_COLUMNS_TODAY = {"target", "target_oid", "fences_oid"}
+_KNOWN_BY = {"target", "target_oid", "fences_oid"}
+_COLUMNS_TODAY = {*_KNOWN_BY, "checkpoint"}
 # Of a view there is none: it may be made anew any day, over the same table.
 _OID = """(SELECT oid FROM pg_class
     WHERE oid = to_regclass({0}) AND relkind IN ('r', 'p', 'f'))"""
@@ -33,15 +39,20 @@ _OF_EPOCH = """
         SELECT (SELECT min(target) FROM {0} WHERE target > name) FROM known
         WHERE name IS NOT NULL
     )
-    SELECT max(target) FROM known, LATERAL (
-        SELECT target FROM {0} WHERE target = name AND query = $2 AND batch = $3
+    SELECT ARRAY[target, checkpoint] FROM known, LATERAL (
+        SELECT target, to_jsonb({0}.*) ->> 'checkpoint' AS checkpoint FROM {0}
+        WHERE target = name AND query = $2 AND batch = $3
             AND (target_oid = {1} AND fences_oid = to_regclass($5)
                 OR target = ANY($1::TEXT[])
                 AND (target_oid IS NULL OR fences_oid <> to_regclass($5)))
-        LIMIT 1) AS found"""
+        LIMIT 1) AS found
+    ORDER BY target DESC LIMIT 1"""
 _PRIMARY_KEY = """
     SELECT conname::text FROM pg_constraint
     WHERE conrelid = to_regclass($1) AND contype = 'p'"""
+
+# Its target and its checkpoint.
+_Found: TypeAlias = list[str | None]
 
 
 class Fences:
@@ -52,7 +63,8 @@ class Fences:
     made again. It notes the oid of the fences, too: if that has changed, the database
     was restored from a dump, so that no oid in it means anything, and names count. They
     also do in fences of versions that knew no oids. A name of a user's stands alone;
-    those of the epoch sinks and of the staged ones count for both.
+    those of the epoch sinks and of the staged ones count for both. A fence also notes
+    the checkpoint of the stream that the epoch came from, if there is one.
     """
 
     def __init__(self, name: str) -> None:
@@ -100,25 +112,36 @@ class Fences:
 
         Call `prepare` first. A table that was made anew since then is looked up anew.
         """
+        return await self._found(connection, epoch) is not None
+
+    async def has_own(self, connection: Connection, epoch: Epoch) -> bool:
+        """Return the same; raise if it is the fence of another stream."""
+        found = await self._found(connection, epoch)
+        if found is not None:
+            require_own(epoch, found[1])
+        return found is not None
+
+    async def _found(self, connection: Connection, epoch: Epoch) -> _Found | None:
+        """Return the fence's target and checkpoint."""
         if missing := self._missing:
             names = await column_types(connection, missing)
             # Another call, or `prepare`, may have found it while this one waited.
-            if names.keys() >= _COLUMNS_TODAY and self._missing == missing:
+            if names.keys() >= _KNOWN_BY and self._missing == missing:
                 self._places.append((missing, self._target.keys))
                 self._missing = ""
         for place, keys in self._places:
-            found = await connection.fetchval(
+            found: _Found | None = await connection.fetchval(
                 _OF_EPOCH.format(place, _OID.format("$4")),
                 keys,
-                *astuple(epoch),
+                *key_of(epoch),
                 self._target.place,
                 place,
             )
             if found is not None:
-                if found == ANY_TABLE:
+                if found[0] == ANY_TABLE:
                     warn_of_old_fence(epoch, self._target.key)
-                return True
-        return False
+                return found
+        return None
 
     async def add(self, connection: Connection, epoch: Epoch, rows: int) -> bool:
         """Add the epoch's fence; return False if there is one.
@@ -126,7 +149,7 @@ class Fences:
         Waits for a transaction that adds the same one.
         """
         place = self._places[0][0]
-        which = (self._target.key, *astuple(epoch), self._target.place, place)
+        which = (self._target.key, *key_of(epoch), self._target.place, place)
         # The other table's fence stays: that table may only have been renamed.
         moved = await connection.execute(
             f"UPDATE {place} SET target = target || ' (oid ' || target_oid || ')'"
@@ -139,11 +162,12 @@ class Fences:
         )
         added = await connection.execute(
             f"INSERT INTO {place}"
-            " (target, query, batch, rows, target_oid, fences_oid) VALUES"
-            f" ($1, $2, $3, $6, {_OID.format('$4')}, to_regclass($5))"
+            " (target, query, batch, rows, target_oid, fences_oid, checkpoint) VALUES"
+            f" ($1, $2, $3, $6, {_OID.format('$4')}, to_regclass($5), $7)"
             " ON CONFLICT (target, query, batch) DO NOTHING",
             *which,
             rows,
+            epoch.checkpoint,
         )
         if moved != "UPDATE 0":
             warn_of_new_table(epoch, self._target.key)
@@ -158,7 +182,7 @@ class Fences:
                 CREATE TABLE {place} (
                     target TEXT NOT NULL DEFAULT '{ANY_TABLE}',
                     query TEXT, batch BIGINT, rows BIGINT NOT NULL,
-                    target_oid OID, fences_oid OID,
+                    target_oid OID, fences_oid OID, checkpoint TEXT,
                     {time} TIMESTAMPTZ NOT NULL DEFAULT now(),
                     PRIMARY KEY (target, query, batch))""")
             return
@@ -169,7 +193,8 @@ class Fences:
             # may wait for the other table, which was made in this transaction.
             await connection.execute(
                 f"ALTER TABLE {place} ADD COLUMN IF NOT EXISTS target_oid OID,"
-                " ADD COLUMN IF NOT EXISTS fences_oid OID"
+                " ADD COLUMN IF NOT EXISTS fences_oid OID,"
+                " ADD COLUMN IF NOT EXISTS checkpoint TEXT"
             )
 
     async def _add_target(
@@ -200,5 +225,5 @@ async def lock_epoch(
     await connection.execute(
         f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
         target.place,
-        *astuple(epoch),
+        *key_of(epoch),
     )

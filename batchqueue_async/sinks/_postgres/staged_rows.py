@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -13,7 +12,7 @@ import asyncpg
 from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 
-from ..epochs import Epoch
+from ..epochs import Epoch, key_of
 from ..staged import Attempt, refuse_known
 from .fences import lock_epoch
 from .staging_table import StagingTable
@@ -153,7 +152,7 @@ class StagedRows:
             f"DELETE FROM {self._register} WHERE target = ANY($1::TEXT[])"
             f" AND query = $2 AND batch = $3{chosen} RETURNING name",
             self._target.keys,
-            *astuple(epoch),
+            *key_of(epoch),
             *which,
         )
         if over and not await self._emptied(connection):
@@ -197,7 +196,7 @@ class StagedRows:
             f"INSERT INTO {self._register} (target, query, batch, run, name)"
             " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING",
             self._target.key,
-            *astuple(epoch),
+            *key_of(epoch),
             run,
             name,
         )

@@ -14,10 +14,17 @@ from uuid import uuid4
 
 from batchqueue_async import BatchQueueError
 
-from ..epochs import Epoch
-from ..names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
+from ..epochs import Epoch, key_of
+from ..names import (
+    ANY_TABLE,
+    quoted,
+    require_own,
+    warn_of_new_table,
+    warn_of_old_fence,
+)
 
 _OLD_COLUMNS = ["query", "batch", "rows", "committed_at"]
+_LATER_COLUMNS = {"identity", "checkpoint"}
 _MARK = "batchqueue_identity_"
 # For the identities of tables that are there, under whatever name.
 _MARKED = (
@@ -33,7 +40,8 @@ _OF_EPOCH = """
         SELECT (SELECT min(target) FROM {0} WHERE target > name) FROM known
         WHERE name IS NOT NULL
     )
-    SELECT target FROM known JOIN {0} ON target = name WHERE query = ? AND batch = ?"""
+    SELECT target, checkpoint FROM known JOIN {0} ON target = name
+    WHERE query = ? AND batch = ?"""
 
 
 class SqliteFences:
@@ -43,7 +51,8 @@ class SqliteFences:
     the identity of its table, too, which is the same under another name, and another if
     a table is dropped and made again. Where a table has lost its identity but has rows,
     it was rebuilt, as SQLite's way to alter tables is: its fences count by their name.
-    Those of versions that noted no identity do so, too.
+    Those of versions that noted no identity do so, too. It also notes the checkpoint of
+    the stream that the epoch came from, if there is one.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,7 +61,7 @@ class SqliteFences:
 
     def prepare(self, database: sqlite3.Connection) -> None:
         """Make the table, or give one of an old layout the new one."""
-        if "identity" in self._columns(database):
+        if "checkpoint" in self._columns(database):
             return
         database.execute("BEGIN IMMEDIATE")
         columns = self._columns(database)  # another process may have been quicker
@@ -72,14 +81,28 @@ class SqliteFences:
             has = ", ".join(columns)
             msg = f"table {self._name} is none of fences: it has {has}"
             raise BatchQueueError(msg)
-        elif "identity" not in columns:
-            database.execute(f"ALTER TABLE {self._place} ADD COLUMN identity TEXT")
+        else:
+            for column in _LATER_COLUMNS.difference(columns):
+                database.execute(f"ALTER TABLE {self._place} ADD COLUMN {column} TEXT")
         database.execute("COMMIT")
 
     def has(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
         """Return whether the fence is there; log if it doesn't know its table."""
+        return self._found(database, table, epoch) is not None
+
+    def has_own(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
+        """Return the same; raise if it is the fence of another stream."""
+        found = self._found(database, table, epoch)
+        if found is not None:
+            require_own(epoch, found[1])
+        return found is not None
+
+    def _found(
+        self, database: sqlite3.Connection, table: str, epoch: Epoch
+    ) -> tuple[str, str | None] | None:
+        """Return the fence's target and checkpoint."""
         if not self._columns(database):
-            return False  # dropped since `prepare`
+            return None  # dropped since `prepare`
         identity = _identity_of(database, table)
         is_rebuilt = identity is None and not _is_empty(database, table)
         unknown = f" OR identity NOT IN {_MARKED}" if is_rebuilt else ""
@@ -88,11 +111,12 @@ class SqliteFences:
             f" AND (identity = ? OR target IN (?, ?) AND (identity IS NULL{unknown}))"
             " ORDER BY target DESC"
         )
-        which = (epoch.query, epoch.batch, identity, table, ANY_TABLE)
-        target = first_value(database, query, *which)
-        if target == ANY_TABLE:
+        which = (*key_of(epoch), identity, table, ANY_TABLE)
+        with closing(database.execute(query, which)) as rows:
+            found: tuple[str, str | None] | None = rows.fetchone()
+        if found is not None and found[0] == ANY_TABLE:
             warn_of_old_fence(epoch, table)
-        return target is not None
+        return found
 
     def add(
         self, database: sqlite3.Connection, table: str, epoch: Epoch, rows: int
@@ -103,7 +127,7 @@ class SqliteFences:
         identity = _identity_of(database, table)
         if identity is None:
             identity = _mark(database, table, self._last_identity(database, table))
-        which = (table, epoch.query, epoch.batch)
+        which = (table, *key_of(epoch))
         # The other table's fence stays: that table may only have been renamed.
         moved = database.execute(
             f"UPDATE {self._place} SET target = target || ' (' || identity || ')'"
@@ -113,9 +137,10 @@ class SqliteFences:
         if moved.rowcount:
             warn_of_new_table(epoch, table)
         database.execute(
-            f"INSERT INTO {self._place} (target, query, batch, rows, identity)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (*which, rows, identity),
+            f"INSERT INTO {self._place}"
+            " (target, query, batch, rows, identity, checkpoint)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (*which, rows, identity, epoch.checkpoint),
         )
 
     def _last_identity(self, database: sqlite3.Connection, table: str) -> str | None:
@@ -141,7 +166,7 @@ class SqliteFences:
             f"target TEXT COLLATE NOCASE NOT NULL DEFAULT '{ANY_TABLE}',"
             " query TEXT, batch INTEGER, rows INTEGER NOT NULL,"
             " committed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, identity TEXT,"
-            " PRIMARY KEY (target, query, batch)) WITHOUT ROWID"
+            " checkpoint TEXT, PRIMARY KEY (target, query, batch)) WITHOUT ROWID"
         )
 
 

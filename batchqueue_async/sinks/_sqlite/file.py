@@ -72,13 +72,17 @@ class SqliteFile:
         """
         return await to_thread.run_sync(self._run_here, work)
 
-    async def has_fence(self, table: str, epoch: Epoch) -> bool:
-        """Return whether the epoch is in the table, as its user spells it."""
+    async def has_fence(
+        self, table: str, epoch: Epoch, *, of_own: bool = False
+    ) -> bool:
+        """Return whether the epoch is in the table, as its user spells it.
 
-        def has(database: sqlite3.Connection) -> bool:
-            return self.fences.has(database, find_table(database, table), epoch)
-
-        return await self.run(has)
+        If it has to be `of_own` stream, another's raises.
+        """
+        has = self.fences.has_own if of_own else self.fences.has
+        return await self.run(
+            lambda database: has(database, find_table(database, table), epoch)
+        )
 
     async def close(self) -> None:
         """Close the connection; the next call opens another."""

@@ -6,13 +6,12 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple
 from typing import Self
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 
-from ..epochs import Epoch
+from ..epochs import Epoch, key_of
 from ..names import quoted
 from ..rows import Row
 from ..staged import Attempt, refuse_known
@@ -135,7 +134,7 @@ class StagedRows:
 
         With the epoch goes what died with its driver, of whatever epoch.
         """
-        which = (self.table, *astuple(epoch))
+        which = (self.table, *key_of(epoch))
         if run is not None:
             self._delete(f"{_OF_EPOCH} AND run = ?", (*which, run))
             return
@@ -166,7 +165,7 @@ class StagedRows:
             f"INSERT INTO {_ATTEMPTS} (target, query, batch, run, name)"
             " VALUES (?, ?, ?, ?, ?)"
         )
-        which = (self.table, *astuple(epoch), run, name)
+        which = (self.table, *key_of(epoch), run, name)
         # Not RETURNING, which SQLite has since 3.35: RHEL 9 has an older one.
         number = self._database.execute(query, which).lastrowid
         assert number is not None
@@ -183,7 +182,7 @@ class StagedRows:
         query = (
             f"SELECT 1 FROM {_ATTEMPTS} WHERE {_OF_EPOCH} AND run = ? AND name IS NULL"
         )
-        which = (self.table, *astuple(attempt.epoch), attempt.run)
+        which = (self.table, *key_of(attempt.epoch), attempt.run)
         return first_value(self._database, query, *which) is not None
 
     def _create(self, theirs: Sequence[str]) -> None:

@@ -116,10 +116,43 @@ def test_a_name_takes_the_place_of_the_checkpoints_id(
     spark: "SparkSession", source: "DataFrame", tmp_path: Path
 ) -> None:
     run(source, tmp_path, PARQUET, query="mine")
-    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    for name in ("2", ".2.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
     run(source, tmp_path, PARQUET, query="mine")
 
     assert (tmp_path / "out" / "batchqueue_epoch=mine-00000002").is_dir()
+    assert ids(spark, tmp_path / "out") == ROWS
+
+
+def test_a_second_stream_of_one_query_is_refused_and_loses_nothing(
+    spark: "SparkSession", source: "DataFrame", tmp_path: Path
+) -> None:
+    """Its batches were skipped as repetitions of the first one's, with a warning."""
+    run(source, tmp_path, PARQUET, query="mine")
+    (tmp_path / "checkpoint").rename(tmp_path / "first")
+    told = "query must be one stream's alone, got 'mine': its batch 0 was written by"
+    with pytest.raises(Exception, match=told):
+        run(source.repartition(2), tmp_path, PARQUET, query="mine")
+    assert ids(spark, tmp_path / "out") == ROWS
+    assert staged(tmp_path / "out") == []
+
+    run(source, tmp_path, PARQUET, query="second")
+    assert ids(spark, tmp_path / "out") == sorted(ROWS * 2)
+
+
+@pytest.mark.slow
+def test_a_new_checkpoint_with_the_old_ones_id_is_the_same_stream(
+    spark: "SparkSession", source: "DataFrame", tmp_path: Path
+) -> None:
+    """Whoever wants his batches to count deletes all of it but the metadata."""
+    run(source, tmp_path, PARQUET, query="mine")
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "lost" / "metadata").rename(tmp_path / "checkpoint" / "metadata")
+
+    again = run(source, tmp_path, PARQUET, query="mine")
+
+    assert [each["batchId"] for each in again.recentProgress] == [0, 1, 2]
     assert ids(spark, tmp_path / "out") == ROWS
 
 

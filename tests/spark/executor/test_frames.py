@@ -206,7 +206,8 @@ def test_a_named_write_that_is_skipped_is_a_warning(
 
 @pytest.mark.usefixtures("no_queues_left")
 @pytest.mark.parametrize(
-    "query, told", [("mine", "takes another `query`"), (None, "a copy of another's")]
+    "query, told",
+    [("mine", "takes another `query` than others"), (None, "a copy of another's")],
 )
 def test_a_micro_batch_of_a_stream_that_is_skipped_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, query: str | None, told: str
@@ -275,6 +276,40 @@ def test_any_thread_finds_the_format(spark: "SparkSession", tmp_path: Path) -> N
 
     seen = spark.read.parquet(str(tmp_path)).select("id").collect()
     assert sorted(row.id for row in seen) == [0, 1, 2]
+
+
+def test_frames_of_each_session_find_a_source_that_is_not_installed(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark asks the thread's session for it, and the frame's own for what it is."""
+    from batchqueue_async.spark import registered_source  # noqa: PLC0415
+    from batchqueue_async.spark.data_source import BatchQueueSource  # noqa: PLC0415
+
+    name = f"sent_{uuid4().hex}"
+
+    class Sent(BatchQueueSource):  # nested, so that it travels by value
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+    monkeypatch.setattr(registered_source, "FORMAT", name)
+    monkeypatch.setattr(registered_source, "BatchQueueSource", Sent)
+    sessions = [spark.newSession(), spark, spark.newSession()]
+
+    def write(number: int) -> None:
+        frame = sessions[number].range(number, number + 1, 1, 1)
+        made = frame.write.format(name).mode("append").option("sink", "parquet")
+        made.option("directory", str(tmp_path)).save()
+
+    active = spark._jvm.org.apache.spark.sql.classic.SparkSession.getActiveSession  # type: ignore[union-attr]
+    for number in range(2):
+        write(number)
+    assert active().get().equals(spark._jsparkSession)
+    with ThreadPoolExecutor(1) as pool:
+        list(pool.map(write, (2, 0, 1)))
+
+    seen = spark.read.parquet(str(tmp_path)).select("id").collect()
+    assert sorted(row.id for row in seen) == [0, 0, 1, 1, 2]
 
 
 @pytest.mark.parametrize("sink", ["sqlite", "postgres", "parquet"])

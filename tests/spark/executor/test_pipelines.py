@@ -55,7 +55,27 @@ def by_calls():
 """
 
 
-def run(folder: Path) -> None:
+ONE_TRY = """configuration:
+  spark.sql.pipelines.maxFlowRetryAttempts: "0"
+"""
+ONE_QUERY = """from pyspark import pipelines as dp
+
+options = {{"sink": "sqlite", "file": "{folder}/sold.db", "table": "sold"}}
+dp.create_sink("sold", "batchqueue", options | {{"query": "sold"}})
+
+
+@dp.append_flow(target="sold")
+def first():
+    return spark.readStream.schema("id LONG").parquet("{folder}/in")
+
+
+@dp.append_flow(target="sold")
+def second():
+    return spark.readStream.schema("id LONG").parquet("{folder}/in")
+"""
+
+
+def run(folder: Path, told: str = "") -> None:
     command = [sys.executable, "-m", "batchqueue_async.spark", "spark-pipelines", "run"]
     more = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
@@ -66,7 +86,9 @@ def run(folder: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    output = done.stdout + done.stderr
+    assert (done.returncode == 0) is not bool(told), output[-3000:]
+    assert told in output, output[-3000:]
 
 
 def add(folder: Path, ids: range) -> None:
@@ -74,11 +96,15 @@ def add(folder: Path, ids: range) -> None:
     pq.write_table(table, folder / "in" / f"{ids.start}.parquet")
 
 
-def test_each_row_of_each_flow_is_written_once_from_run_to_run(tmp_path: Path) -> None:
+def make(folder: Path, flows: str) -> None:
     for name in ("in", "flows"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path))
-    (tmp_path / "flows" / "sold.py").write_text(FLOWS.format(folder=tmp_path))
+        (folder / name).mkdir()
+    (folder / "spark-pipeline.yml").write_text(SPEC.format(folder=folder))
+    (folder / "flows" / "sold.py").write_text(flows.format(folder=folder))
+
+
+def test_each_row_of_each_flow_is_written_once_from_run_to_run(tmp_path: Path) -> None:
+    make(tmp_path, FLOWS)
     with closing(sqlite3.connect(tmp_path / "sold.db")) as database:
         database.execute("CREATE TABLE sold (id INTEGER)")
         add(tmp_path, range(50))
@@ -87,3 +113,17 @@ def test_each_row_of_each_flow_is_written_once_from_run_to_run(tmp_path: Path) -
         run(tmp_path)
         rows = [each for (each,) in database.execute("SELECT id FROM sold ORDER BY id")]
     assert rows == [*range(100), *range(1000, 1100)]
+
+
+def test_two_flows_of_one_query_end_the_run_and_say_so(tmp_path: Path) -> None:
+    """The second one's rows were skipped, and a warning was all that told."""
+    make(tmp_path, ONE_QUERY)
+    with (tmp_path / "spark-pipeline.yml").open("a") as spec:
+        # It would start the flow anew, which changes nothing, and takes its time.
+        spec.write(ONE_TRY)
+    with closing(sqlite3.connect(tmp_path / "sold.db")) as database:
+        database.execute("CREATE TABLE sold (id INTEGER)")
+        add(tmp_path, range(50))
+        run(tmp_path, told="query must be one stream's alone, got 'sold'")
+        rows = [each for (each,) in database.execute("SELECT id FROM sold ORDER BY id")]
+    assert rows == [*range(50)]
