@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, OrderKey
@@ -19,9 +20,13 @@ from batchqueue_async._engine.draining.batch_stages import (
     TOLD,
     WAITING,
 )
+from batchqueue_async._engine.draining.behind_parts import pieces_of
 from batchqueue_async._engine.draining.drops_and_unhandled import keep_for_flush
-from batchqueue_async._engine.draining.dues import Dues
-from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
+from batchqueue_async._engine.handlers.call_with_timeout import (
+    Unstoppable,
+    attempt,
+    call_on_error,
+)
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
@@ -35,7 +40,6 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.queue_parts import Parts
-    from batchqueue_async._policies.handlers import ErrorHandler
     from batchqueue_async._policies.retry import Retry
 
 T = TypeVar("T")
@@ -211,7 +215,7 @@ class RetryQueue(Generic[T]):
                 keep_for_flush(parts, "failed", batch.items, error)
                 items, batch.items = batch.items, []
             while batch.stage is not TOLD:
-                await _call_on_error(parts, tell, items, error, registration.timeout)
+                await call_on_error(parts, tell, items, error, registration.timeout)
 
     def end_failed(self, batch: Batch[T], error: BaseException | None) -> None:
         """Book a batch as failed, after that was logged or told to `on_error`."""
@@ -250,7 +254,7 @@ class RetryQueue(Generic[T]):
         if batch.is_kept_out(self._drain_task):
             return []
         try:
-            return self._see().apart(batch)
+            return pieces_of(batch, self._see())
         except MemoryError:
             return []
 
@@ -301,6 +305,46 @@ class RetryQueue(Generic[T]):
         return [max(soonest, self._next_look)] if soonest < math.inf else []
 
 
+class Dues(Generic[T]):
+    """When batches of one list are due: of thousands, new ones alone are looked at."""
+
+    __slots__ = ("_seen", "batches", "last", "locks", "soonest", "whole")
+
+    def __init__(self, batches: list[Batch[T]]) -> None:
+        self.batches = batches
+        self._seen = 0
+        # The last due time of each order key, and the earliest of all.
+        self.last: dict[OrderKey, float] = {}
+        # The keys of those whose handler did not say that a part only has failed.
+        self.whole: set[OrderKey] = set()
+        # The locks of their handlers.
+        self.locks: set[HandlerLock] = set()
+        self.soonest = math.inf
+
+    def note_new(self) -> None:
+        """Look at the batches that were appended since the last call."""
+        while self._seen < len(self.batches):
+            batch = self.batches[self._seen]
+            self.note(batch, batch.order_keys)
+
+    def note(self, batch: Batch[T], keys: Sequence[OrderKey]) -> None:
+        """Look at the next batch, which has these keys."""
+        due, last = batch.due, self.last
+        for key in keys:
+            if key not in last or last[key] < due:
+                last[key] = due
+        if batch.stage is not PART_WAITING:
+            self.whole.update(keys)
+        self.locks.update(lock for lock, _ in keys[:1])
+        self.soonest = min(self.soonest, due)
+        self._seen += 1
+
+    def has_parts_ahead(self, batch: Batch[T]) -> bool:
+        """Whether it is behind parts of batches, and behind nothing else."""
+        keys = batch.order_keys
+        return self.whole.isdisjoint(keys) and not self.last.keys().isdisjoint(keys)
+
+
 def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[T]]:
     if isinstance(error, Unstoppable):
         return []
@@ -342,37 +386,6 @@ def error_of_cut_off(batch: Batch[Any]) -> BaseException | None:
     if batch.attempts < retry.attempts and is_worth_it and is_in_time:
         return None
     return asyncio.CancelledError("the handler was cancelled with its drain task")
-
-
-async def tell_on_error(parts: Parts, items: list[T], error: BaseException) -> None:
-    """Call the queue's `on_error` for items that are in no batch any more."""
-    on_error, timeout = parts.config.on_error, parts.config.handler_timeout
-    assert on_error is not None
-    await _call_on_error(parts, on_error, items, error, timeout)
-
-
-async def _call_on_error(
-    parts: Parts,
-    on_error: ErrorHandler[T],
-    items: list[T],
-    error: BaseException,
-    timeout: float | None,
-) -> None:
-    """Call `on_error`; what it raises is logged, with the error that it got."""
-    raised = await attempt(on_error, items, error, timeout=timeout)
-    if raised is not None:
-        parts.repeated_failures.error(
-            "%s: on_error raised %s for %d items that had failed with %s",
-            parts.name,
-            reason(raised),
-            len(items),
-            reason(error),
-            title=f"{parts.name}: on_error raised for items that had failed",
-            error=raised,
-            queue=parts.name,
-            items=len(items),
-            hook="on_error",
-        )
 
 
 def _fields(parts: Parts, batch: Batch[T]) -> dict[str, Any]:

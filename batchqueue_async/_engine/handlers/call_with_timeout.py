@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
@@ -25,7 +25,13 @@ from batchqueue_async._engine.runtime.loop_end import (
 )
 from batchqueue_async._functions import require_run
 from batchqueue_async._policies.retry import PartialFailure
-from batchqueue_async._wording import shown
+from batchqueue_async._wording import reason, shown
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.queue_parts import Parts
+    from batchqueue_async._policies.handlers import ErrorHandler
+
+T = TypeVar("T")
 
 _GRACE: Final = 1.0
 """Seconds that a handler may take to clean up after its timeout.
@@ -82,6 +88,37 @@ async def _attempt(
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
         return user_error(error, call_here)
     return None
+
+
+async def tell_on_error(parts: Parts, items: list[T], error: BaseException) -> None:
+    """Call the queue's `on_error` for items that are in no batch any more."""
+    on_error, timeout = parts.config.on_error, parts.config.handler_timeout
+    assert on_error is not None
+    await call_on_error(parts, on_error, items, error, timeout)
+
+
+async def call_on_error(
+    parts: Parts,
+    on_error: ErrorHandler[T],
+    items: list[T],
+    error: BaseException,
+    timeout: float | None,
+) -> None:
+    """Call `on_error`; what it raises is logged, with the error that it got."""
+    raised = await attempt(on_error, items, error, timeout=timeout)
+    if raised is not None:
+        parts.repeated_failures.error(
+            "%s: on_error raised %s for %d items that had failed with %s",
+            parts.name,
+            reason(raised),
+            len(items),
+            reason(error),
+            title=f"{parts.name}: on_error raised for items that had failed",
+            error=raised,
+            queue=parts.name,
+            items=len(items),
+            hook="on_error",
+        )
 
 
 def user_error(error: BaseException, call: HandlerCall | None) -> BaseException:

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.draining.failed_batch import tell_on_error
+from batchqueue_async._engine.handlers.call_with_timeout import tell_on_error
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
