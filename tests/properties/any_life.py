@@ -278,7 +278,7 @@ class AnyLife:
             left = before - {*self._handled} - {*self._failed}
             stats = self.queue.stats()
             unnamed = stats.dropped + stats.unhandled + stats.returned
-            self._demand(len(left) <= unnamed, f"G3: {len(left)} flushed, not settled")
+            self._demand(len(left) <= unnamed, f"F5: {len(left)} flushed, not settled")
 
     async def _meddle(self) -> None:
         for _ in range(self.chance.randrange(4)):
