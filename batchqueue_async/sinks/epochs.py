@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from batchqueue_async import BatchQueueError
@@ -18,8 +18,19 @@ T = TypeVar("T")
 _MOST: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Epoch:
+class _OfStream:
+    """Where an epoch came from, beside what it is: its dataclass has it in no field.
+
+    Sinks of users' own pass `astuple(epoch)` on, as the two values that they know.
+    """
+
+    __slots__ = ("checkpoint",)
+
+    checkpoint: str | None
+
+
+@dataclass(frozen=True, order=True, init=False)
+class Epoch(_OfStream):
     """A unit of work that comes again after a crash: a streaming query's micro-batch.
 
     The same pair means the same rows, however they are divided into partitions that
@@ -30,22 +41,32 @@ class Epoch:
         batch: Its number, from 0 on.
         checkpoint: The id in the stream's checkpoint, which `query` need not be; None
             if there is none, or nobody knows. A fence notes it, so that another stream
-            of the same `query` is refused. It has no part in what is equal.
+            of the same `query` is refused. It has no part in what is equal, and is no
+            field: `dataclasses.replace` makes an epoch without.
 
     Raises:
         TypeError: If one of them is of the wrong kind.
         ValueError: If the query is empty, or the batch negative or beyond 64 bits.
     """
 
+    __slots__ = ("batch", "query")
+
     query: str
     batch: int
-    checkpoint: str | None = field(default=None, compare=False)
 
-    def __post_init__(self) -> None:
-        require_name("query", self.query)
-        require_int("batch", self.batch, at_least=0, at_most=_MOST)
-        if self.checkpoint is not None:
-            require_name("checkpoint", self.checkpoint)
+    def __init__(self, query: str, batch: int, checkpoint: str | None = None) -> None:
+        require_name("query", query)
+        require_int("batch", batch, at_least=0, at_most=_MOST)
+        if checkpoint is not None:
+            require_name("checkpoint", checkpoint)
+        # It is frozen: by the way that a dataclass's own `__init__` takes.
+        assign = object.__setattr__
+        assign(self, "query", query)
+        assign(self, "batch", batch)
+        assign(self, "checkpoint", checkpoint)
+
+    def __reduce__(self) -> tuple[type[Epoch], tuple[str, int, str | None]]:
+        return type(self), (self.query, self.batch, self.checkpoint)
 
     def __str__(self) -> str:
         return f"batch {self.batch} of query {self.query}"

@@ -1,7 +1,9 @@
 """Epochs as values, and the writer that knows which one is open."""
 
 import asyncio
-from dataclasses import FrozenInstanceError
+import pickle
+from copy import copy, deepcopy
+from dataclasses import FrozenInstanceError, asdict, astuple, replace
 from typing import Any
 
 import pytest
@@ -46,6 +48,18 @@ def test_an_epoch_is_a_value() -> None:
     assert str(SECOND) == "batch 1 of query query"
     with pytest.raises(FrozenInstanceError):
         FIRST.batch = 1  # type: ignore[misc]
+
+
+def test_an_epoch_is_two_values_to_sinks_of_users_own() -> None:
+    """Which pass `astuple` on to a statement; where it came from goes along."""
+    epoch = Epoch("query", 3, checkpoint="id")
+    assert astuple(epoch) == ("query", 3)
+    assert asdict(epoch) == {"query": "query", "batch": 3}
+    for same in (pickle.loads(pickle.dumps(epoch)), copy(epoch), deepcopy(epoch)):
+        assert (same, same.checkpoint) == (epoch, "id")
+    assert replace(epoch, batch=4) == Epoch("query", 4)
+    with pytest.raises(FrozenInstanceError):
+        epoch.checkpoint = None
 
 
 @pytest.mark.parametrize(
