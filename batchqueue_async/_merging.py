@@ -59,7 +59,9 @@ class Merging(Generic[T]):
     too; the log says how much, and `stats().not_closed` names this handler.
 
     Register it for one type, or for several whose keys differ. Several drain tasks may
-    enter it at once.
+    enter it at once. Then `then`, too, may be called before it has returned, and of one
+    key the older item be handed on after the newer one. Where only the latest counts,
+    have one drain task.
 
     Args:
         key: Of an item; items with equal keys are merged.
