@@ -59,7 +59,9 @@ class Merging(Generic[T]):
     too; the log says how much, and `stats().not_closed` names this handler.
 
     Register it for one type, or for several whose keys differ. Several drain tasks may
-    enter it at once.
+    enter it at once. Then `then`, too, may be called before it has returned, and of one
+    key the older item be handed on after the newer one. Where only the latest counts,
+    have one drain task.
 
     Args:
         key: Of an item; items with equal keys are merged.
@@ -105,6 +107,8 @@ class Merging(Generic[T]):
         self._held: dict[Hashable, T] = {}
         # In loop time: when the oldest held item came, and when `then` may be tried.
         self._since = self._try_at = 0.0
+        # Until when `then` has asked not to be tried, not even to make room.
+        self._asked_until = 0.0
         self._is_failing = False
 
     @property
@@ -125,6 +129,9 @@ class Merging(Generic[T]):
 
     async def _make_room(self) -> None:
         """Hand on all; whatever that raises fails a batch, which is not merged."""
+        pause = self._asked_until - asyncio.get_running_loop().time()
+        if pause > 0:
+            raise RetryAfter(pause)
         try:
             await self._hand_on()
         except PartialFailure as answer:
@@ -190,9 +197,11 @@ class Merging(Generic[T]):
         since, pause = self._since, _PAUSE
         try:
             await self._give(handed)
-            self._is_failing, self._try_at = False, 0.0
+            self._is_failing, self._try_at, self._asked_until = False, 0.0, 0.0
         except Exception as error:
-            pause = max(pause, pause_asked_for(checked_answer(error)))
+            asked = pause_asked_for(checked_answer(error))
+            self._asked_until = asyncio.get_running_loop().time() + asked
+            pause = max(pause, asked)
             raise
         finally:
             if handed:

@@ -6,6 +6,7 @@ before Python 3.13 it ends without.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -36,6 +37,12 @@ def call_at_multiprocessing_end(call: Callable[[], None]) -> None:
     from multiprocessing.util import Finalize  # noqa: PLC0415 - few programs need it
 
     _known[call] = os.getpid()
+    main = threading.main_thread()
+    if threading.current_thread() is not main and not main.is_alive():
+        # The process waits for a thread still; what it calls at its end is over.
+        with contextlib.suppress(RuntimeError):  # no thread can start: it has `atexit`
+            _start_last_thread(call)
+        return
     # Below the priority of what drains, above that of whatever else there is.
     Finalize(None, _call_after_threads, (call,), exitpriority=90)
 
@@ -51,16 +58,30 @@ def other_threads() -> list[threading.Thread]:
 
 
 def _call_after_threads(call: Callable[[], None]) -> None:
-    if not other_threads():
-        call()
-        return
+    if other_threads():
+        _start_last_thread(call)
+    else:
+        _call_last(call)
+
+
+def _start_last_thread(call: Callable[[], None]) -> None:
+    # Until the main thread waits for its threads: by then what drains has begun, or its
+    # thread. The thread that starts this one may be one that others don't wait for.
+    first = [threading.main_thread(), threading.current_thread()]
 
     def wait() -> None:
-        # Until it waits for its threads: by then what drains has begun, or its thread.
-        threading.main_thread().join()
+        for each in first:
+            if not each.daemon:
+                each.join()
         while others := other_threads():
             for each in others:
                 each.join()
-        call()
+        _call_last(call)
 
     LastThread(target=wait, name="batchqueue end", daemon=False).start()
+
+
+def _call_last(call: Callable[[], None]) -> None:
+    # First: what is begun from here on is to be told, too.
+    _known.pop(call, None)
+    call()

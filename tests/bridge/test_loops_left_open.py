@@ -7,7 +7,7 @@ import pytest
 from tests.bridge.programs import PREFACE, Program, each_python
 
 ENDS = """
-import multiprocessing
+import multiprocessing, multiprocessing.util
 from batchqueue_async.ring import Disruptor
 
 sent = None
@@ -80,6 +80,40 @@ def go_on_with_threads():
     threading.Thread(target=use_loop_thread).start()
     opened.wait()
 
+def leave_running():
+    started = threading.Event()
+
+    async def go_on():
+        await start()
+        started.set()
+        await asyncio.Event().wait()
+
+    threading.Thread(target=asyncio.run, args=(go_on(),), daemon=True).start()
+    started.wait()
+
+def leave_open_last():
+    def work():
+        wait_for_the_end()
+        leave_open()
+
+    threading.Thread(target=work).start()
+
+async def use():
+    async with BatchQueue("used", BatchQueueConfig(consumer=never)):
+        pass
+
+def leave_open_at_its_end():
+    # After what one that was closed had to be told.
+    asyncio.run(use())
+    multiprocessing.util.Finalize(None, leave_open, exitpriority=5)
+
+if sys.argv[2] == "go_on_with_parents_loop":
+    parents = asyncio.new_event_loop()
+    parents.run_until_complete(use())
+
+def go_on_with_parents_loop():
+    parents.run_until_complete(start())
+
 def work(queue, name):
     global sent
     sent = queue
@@ -105,6 +139,10 @@ ITEMS = "[0, 1, 2, 3, 4]"
 ENDED = {
     "leave_open": (ITEMS, ROWS),
     "leave_open_on_a_thread": (ITEMS, ROWS),
+    "leave_open_last": (ITEMS, ROWS),
+    "leave_open_at_its_end": (ITEMS, ROWS),
+    "go_on_with_parents_loop": (ITEMS, ROWS),
+    "leave_running": ("", "while the loop of queue 'rows' runs: 5 items are lost"),
     "leave_ring_open": ("", "3 events are left"),
     "go_on_with_threads": (
         f"['a loop of its own']; ['a loop thread']; {ITEMS}",

@@ -160,3 +160,28 @@ async def test_without_a_position_all_of_it_is_handed_on() -> None:
         await queue.produce_many([("a", 1), ("b", 1)])
         await queue.flush()
     assert calls == [[("a", 1), ("b", 1)]]
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_a_pause_that_is_asked_for_is_kept_where_there_is_no_room(
+    attempts: int,
+) -> None:
+    times: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    async def busy(counts: list[Count]) -> None:
+        times.append(loop.time())
+        if len(times) < 3:
+            raise RetryAfter(500.0)
+
+    config = BatchQueueConfig[Count](
+        consumer=merging(busy, at_most=3),
+        retry=Retry(attempts=attempts),
+        on_error=lambda batch, error: None,
+    )
+    async with BatchQueue("q", config) as queue:
+        for number in range(1_200):
+            await queue.produce((f"{number}", 1))
+            await asyncio.sleep(1.0)
+    assert all(after - before >= 500 for before, after in pairwise(times[:3]))
+    check_settled(queue)

@@ -132,6 +132,8 @@ class LoopRegistry:
         # Whether it has done its first step.
         self._is_watching = False
         self._restart: asyncio.TimerHandle | None = None
+        # Those of which it was said that they are lost, as the program ends.
+        self._said_lost: set[int] = set()
         # Names and counts of what was lost, for the warning.
         self._lost: list[tuple[str, int]] = []
         _registries.add(self)
@@ -146,8 +148,6 @@ class LoopRegistry:
             # The warning waits until the loop is collected: where warnings are errors,
             # it would make closing the loop fail.
             call_at_close(loop, registry.end_after_loop)
-            if _call_where_no_atexit is not None:
-                _call_where_no_atexit(_end_at_exit)
         assert isinstance(registry, LoopRegistry)
         return registry
 
@@ -157,6 +157,9 @@ class LoopRegistry:
 
     async def register(self, queue: Lifecycle) -> None:
         self._queues[id(queue)] = queue
+        # Each time: a forked child may go on with its parent's loop, and registry.
+        if _call_where_no_atexit is not None:
+            _call_where_no_atexit(_end_at_exit)
         self.ensure_canary()
         if not self._is_watching:
             self._sentinel = self._watch()
@@ -220,8 +223,11 @@ class LoopRegistry:
             self.end_after_loop()
             self._warn()
             return
-        for queue in list(self._queues.values()):
-            queue.say_lost()
+        for key, queue in list(self._queues.items()):
+            # A process of `multiprocessing` that has an `atexit` comes here twice.
+            if key not in self._said_lost and queue.count_left():
+                self._said_lost.add(key)
+                queue.say_lost()
 
     def __del__(self) -> None:
         self.end_after_loop()
