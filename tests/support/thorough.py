@@ -11,7 +11,14 @@ IS_THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
 ONE_IN = 12
 """`make test` looks at one example in so many."""
 
-SWEEPS = ("cancel_at_every", "interleavings", "killed", "process_ends", "struck")
+SWEEPS = (
+    "cancel_at_every",
+    "interleavings",
+    "killed",
+    "loops_left_open",
+    "process_ends",
+    "struck",
+)
 """In the names of modules that try a fault at many points, each in several variants."""
 SWEEP_ONE_IN = 3
 """`make test` looks at one variant in so many."""
