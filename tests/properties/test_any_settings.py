@@ -22,7 +22,7 @@ from tests.support.thorough import examples
 # Some loops end with a queue left open, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore:the loop of queue:ResourceWarning")
 
-ENOUGH = 4000
+ENOUGH = 1500
 SEEDS = EXAMPLES or examples(ENOUGH)
 
 

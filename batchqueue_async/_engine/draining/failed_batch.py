@@ -333,7 +333,7 @@ class Dues(Generic[T]):
         for key in keys:
             if key not in last or last[key] < due:
                 last[key] = due
-        if batch.stage is not PART_WAITING:
+        if batch.stage != PART_WAITING:
             self.whole.update(keys)
         self.locks.update(lock for lock, _ in keys[:1])
         self.soonest = min(self.soonest, due)
