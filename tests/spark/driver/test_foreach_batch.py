@@ -220,6 +220,8 @@ def test_the_epoch_is_the_querys_id_and_the_batch(
     metadata = (stream.checkpoint / "metadata").read_text()
     assert [epoch.batch for epoch in epochs if epoch] == [0, 1]
     assert all(epoch.query in metadata for epoch in epochs if epoch)
+    # What a fence notes, for `format("batchqueue")` under a `query` of this name.
+    assert all(epoch.checkpoint == epoch.query for epoch in epochs if epoch)
 
 
 def test_a_thread_of_the_functions_own_needs_sparks_settings(
