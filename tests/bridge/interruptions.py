@@ -6,6 +6,7 @@ does what an unlucky Ctrl-C does, but at the n-th point, and on any thread.
 """
 
 import dis
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -39,20 +40,18 @@ _TOOL = 4
 class Interruption:
     """Runs `action` at the n-th point inside of the package, while it is entered.
 
-    Of those points that count: as `counts` says, which is asked at each. A function's
-    begin, and where a generator goes on, are points only with `at_entries`. `runs_in`
-    is asked there alone, and has to say the same until the function leaves off, as of
-    the task that runs. What runs elsewhere is not traced: a sweep of few points in much
-    that happens is three times as fast.
+    Points are in what `runs_in` says yes to. It is asked where a function begins or
+    goes on, and has to say the same until that leaves off, as of the task that runs.
+    What runs elsewhere is not traced, which makes a sweep several times as fast. A
+    function's begin, and where a generator goes on, are points only with `at_entries`.
     """
 
     def __init__(
         self,
         at: int,
         action: Callable[[], object],
-        counts: Callable[[], bool] = lambda: True,
-        *,
         runs_in: Callable[[], bool] = lambda: True,
+        *,
         at_entries: bool = False,
     ) -> None:
         self.where: str | None = None
@@ -60,16 +59,20 @@ class Interruption:
         self.root = ""
         self._left = at
         self._action = action
-        self._counts = counts
         self._runs_in = runs_in
         self._at_entries = at_entries
-        self._places: dict[FrameType, _Place] = {}
+        self._collects = False
+        self._places: dict[FrameType | None, _Place] = {}
 
     @property
     def has_acted(self) -> bool:
         return self.where is not None
 
     def __enter__(self) -> Self:
+        # A finalizer of other queues is no point of this one: what is raised there is
+        # ignored, and CPython 3.11 may crash.
+        self._collects = gc.isenabled()
+        gc.disable()
         if sys.version_info >= (3, 12):
             _monitor(self._entered, self._comes_to)
         else:
@@ -82,63 +85,63 @@ class Interruption:
         else:
             sys.settrace(None)
         self._places.clear()
+        if self._collects:
+            gc.enable()
 
-    def _called(self, frame: FrameType, event: str, arg: object) -> Any:  # noqa: ANN401
-        if not self._entered(frame):
-            return None
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        return self._traced
+    def _called(self, frame: FrameType, event: str, arg: object) -> "_Place | None":
+        if (place := self._entered(frame)) is not None:
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+        return place
 
-    def _traced(self, frame: FrameType, event: str, arg: object) -> Any:  # noqa: ANN401
-        if event == "opcode":
-            self._comes_to(frame)
-        return self._traced
-
-    def _entered(self, frame: FrameType) -> bool:
-        """Note a frame that begins, or goes on; returns whether it has points."""
-        if frame.f_back is not None and frame.f_back in self._places:
+    def _entered(self, frame: FrameType) -> "_Place | None":
+        """Note a frame that begins, or goes on; returns its place if it has points."""
+        if self._places and (caller := self._places.get(frame.f_back)) is not None:
             # Not a C function: its own end is no point.
-            self._places[frame.f_back].before = None
-        if not _is_ours(frame.f_code) or not self._runs_in():
-            return False
-        self._places[frame] = _Place(frame.f_code)
+            caller.before = None
+        if not _OURS[frame.f_code] or not self._runs_in():
+            return None
+        self._places[frame] = place = _Place(frame.f_code, self._comes_to)
         if self._at_entries and not self.has_acted and _looks_at_signals(frame):
             self._come_to(frame)
-        return True
+        return place
 
     def _comes_to(self, frame: FrameType) -> None:
         """Act before this instruction if that is the point."""
-        if self.where is not None or (place := self._places.get(frame)) is None:
-            return
-        before, here = place.before, frame.f_lasti
-        place.before = here if here in place.followed else None
-        if before is not None and place.handlers[before] == place.handlers[here]:
-            self._come_to(frame)
+        if self.where is None and (place := self._places.get(frame)) is not None:
+            before, here = place.before, frame.f_lasti
+            place.before = here if here in place.followed else None
+            if before is not None and place.handlers[before] == place.handlers[here]:
+                self._come_to(frame)
 
     def _come_to(self, frame: FrameType) -> None:
-        if self._counts():
-            self._left -= 1
-            if self._left < 0:
-                self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
-                self.root = _root_of(frame)
-                if sys.version_info < (3, 12):
-                    # What follows is no point, and is much faster untraced.
-                    sys.settrace(None)
-                self._action()
+        self._left -= 1
+        if self._left < 0:
+            self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+            self.root = _root_of(frame)
+            if sys.version_info < (3, 12):
+                # What follows is no point, and is much faster untraced.
+                sys.settrace(None)
+            self._action()
 
 
 class _Place:
-    """Where a frame is, and in whose instructions.
+    """Where a frame is, and in whose instructions; on 3.11 it traces them, too.
 
     `before` is the offset of the instruction before, if signals follow on it.
     """
 
-    __slots__ = ("before", "followed", "handlers")
+    __slots__ = ("_comes_to", "before", "followed", "handlers")
 
-    def __init__(self, code: CodeType) -> None:
+    def __init__(self, code: CodeType, comes_to: Callable[[FrameType], None]) -> None:
         self.before: int | None = None
         self.followed, self.handlers = _layout(code)
+        self._comes_to = comes_to
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Self:
+        if event == "opcode":
+            self._comes_to(frame)
+        return self
 
 
 def _monitor(
@@ -180,15 +183,22 @@ def _of_frame(call: Callable[[FrameType], object]) -> Callable[..., None]:
     return called
 
 
-def _is_ours(code: CodeType) -> bool:
-    file = code.co_filename
-    return file.startswith(_PACKAGE) and not file.startswith(_LOOP)
+class _Ours(dict[CodeType, bool]):
+    """Whether a function is the package's: each is looked at once."""
+
+    def __missing__(self, code: CodeType) -> bool:
+        file = code.co_filename
+        self[code] = is_ours = file.startswith(_PACKAGE) and not file.startswith(_LOOP)
+        return is_ours
+
+
+_OURS = _Ours()
 
 
 def _root_of(frame: FrameType) -> str:
     caller: FrameType | None = frame
     while caller is not None and not frame.f_code.co_flags & _STEPPED:
-        if _is_ours(caller.f_code):
+        if _OURS[caller.f_code]:
             frame = caller
         caller = caller.f_back
     return frame.f_code.co_qualname

@@ -43,14 +43,14 @@ def sweep(  # noqa: PLR0913, PLR0917 - what is struck, where, and how
     strike: type[BaseException],
     points: range,
     part: Part = fill,
-    counts: Callable[[], bool] = is_in_drain_task,
+    runs_in: Callable[[], bool] = is_in_drain_task,
 ) -> int:
     """Strike at these points, as far as there are so many; returns how many."""
     struck = 0
     for at in points:
         queue = StruckQueue(kind, outcome, strike)
         beyond = AT_THE_END if part is shut_down else OUT_OF_REACH
-        point = queue.run(at, counts=counts, part=part, out_of_reach=beyond)
+        point = queue.run(at, runs_in=runs_in, part=part, out_of_reach=beyond)
         if not point.has_acted:
             break
         struck += 1
@@ -101,7 +101,7 @@ def test_so_it_does_all_along_the_way(
 def test_a_struck_callback_is_made_up_for_by_what_comes_next() -> None:
     plain, outcome = KINDS[0], OUTCOMES[-3]
     points = range(MOST_POINTS)
-    assert sweep(plain, outcome, KeyboardInterrupt, points, counts=is_in_callback) > 10
+    assert sweep(plain, outcome, KeyboardInterrupt, points, runs_in=is_in_callback) > 10
 
 
 @pytest.mark.parametrize("part", [flush, shut_down], ids=name)

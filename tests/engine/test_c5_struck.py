@@ -54,7 +54,7 @@ def check_room(queue: StruckQueue) -> None:
 def test_items_and_their_sizes_leave_together(kind: Kind) -> None:
     for at in range(POINTS):
         queue = StruckQueue(kind, OUTCOMES[0], Struck)
-        if not queue.run(at, counts=is_in_take).has_acted:
+        if not queue.run(at, runs_in=is_in_take).has_acted:
             break
         check_room(queue)
     assert at > 10

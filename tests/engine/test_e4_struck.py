@@ -81,9 +81,7 @@ def struck_at(point: int, kind: type[BaseException], policy: DrainTaskPolicy) ->
     with contextlib.closing(VirtualTimeLoop()) as loop:
         uneven = Uneven(policy)
         drive(loop, uneven.queue.start())
-        interruption = Interruption(
-            point, strike, runs_in=is_rebalancing, at_entries=True
-        )
+        interruption = Interruption(point, strike, is_rebalancing, at_entries=True)
         with interruption:
             drive(loop, uneven.feed())
         with noting(f"point {point}, {interruption.where}"):

@@ -270,7 +270,7 @@ class StruckQueue:
         self,
         at: int,
         *,
-        counts: Callable[[], bool] = is_in_drain_task,
+        runs_in: Callable[[], bool] = is_in_drain_task,
         part: "Part | None" = None,
         out_of_reach: tuple[str, ...] = (),
     ) -> Interruption:
@@ -278,20 +278,20 @@ class StruckQueue:
 
         Args:
             at: The number of the point.
-            counts: Whether what runs now has points.
+            runs_in: Whether what begins, or goes on, has points.
             part: What the queue is doing meanwhile.
             out_of_reach: Functions in which nothing is promised, and callbacks of
                 the loop: not in what they call either.
         """
         # What is cut short in a callback goes on with the next arrival, flush or end.
-        self.goes_on_by_itself = counts is is_in_drain_task
+        self.goes_on_by_itself = runs_in is is_in_drain_task
 
         def strike() -> None:
             raise self._strike
 
         self.drive(self.queue.start())
         self.drive(asyncio.sleep(1.0))
-        point = Interruption(at, strike, counts, at_entries=True)
+        point = Interruption(at, strike, runs_in, at_entries=True)
         try:
             with point:
                 self.drive(self.put_before(part or fill))
