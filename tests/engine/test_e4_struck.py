@@ -51,7 +51,7 @@ class Uneven:
         self.handled += batch
 
     async def feed(self) -> None:
-        for _ in range(12):
+        for _ in range(8):
             for _ in range(10):
                 await self.queue.produce(self.sent)
                 self.sent += 1
