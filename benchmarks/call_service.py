@@ -41,10 +41,8 @@ class Service:
         return web.json_response(2 * numbers)
 
 
-async def serve() -> None:
+async def serve(application: web.Application) -> None:
     """Serve until standard input ends."""
-    application = web.Application()
-    application.router.add_post("/", Service().answer)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -54,9 +52,9 @@ async def serve() -> None:
 
 
 @contextmanager
-def running_service() -> Iterator[int]:
-    """Run it in a process of its own; returns its port."""
-    command = [sys.executable, "-m", "benchmarks.call_service"]
+def running_service(module: str = "benchmarks.call_service") -> Iterator[int]:
+    """Run one in a process of its own; returns its port."""
+    command = [sys.executable, "-m", module]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
@@ -65,4 +63,6 @@ def running_service() -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve())
+    answering = web.Application()
+    answering.router.add_post("/", Service().answer)
+    asyncio.run(serve(answering))

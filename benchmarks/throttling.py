@@ -33,8 +33,9 @@ from batchqueue_async import (
     round_robin,
 )
 from batchqueue_async.testing import run_virtual
+from benchmarks.call_service import running_service
 from benchmarks.table import Column, Table, show
-from benchmarks.throttling_service import PAUSE, Pace, running_service
+from benchmarks.throttling_service import PAUSE, Pace
 
 Limits = dict[str, int]
 Config = Callable[["Client"], BatchQueueConfig[float]]
@@ -292,7 +293,8 @@ async def compare(clients: Iterator[Client], *, quick: bool) -> None:
 async def run(*, quick: bool) -> None:
     """Do so with a server."""
     connections = aiohttp.TCPConnector(limit=0)
-    with running_service() as url:
+    with running_service("benchmarks.throttling_service") as port:
+        url = f"http://127.0.0.1:{port}/"
         async with aiohttp.ClientSession(connector=connections) as session:
             clients = (OverHttp(session, f"{url}{number}") for number in count())
             await compare(clients, quick=quick)

@@ -8,13 +8,13 @@ calls are refused, or more at a time; and how many times as long all calls take.
 """
 
 import asyncio
-import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from aiohttp import web
+
+from benchmarks.call_service import serve
 
 CALL, ITEM = 0.02, 5e-5
 COMFORTABLE_SIZE, COMFORTABLE_CALLS = 400, 8
@@ -74,29 +74,8 @@ class Service:
         return web.json_response(self._paces[request.path].limit(limits))
 
 
-async def serve() -> None:
-    """Serve until standard input ends."""
+if __name__ == "__main__":
     application, service = web.Application(), Service()
     application.router.add_post("/{server}", service.take)
     application.router.add_put("/{server}", service.limit)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    await runner.cleanup()
-
-
-@contextmanager
-def running_service() -> Iterator[str]:
-    """Run it in a process of its own; returns its URL."""
-    command = [sys.executable, "-m", "benchmarks.throttling_service"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/"
-        process.communicate()
-
-
-if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve(application))

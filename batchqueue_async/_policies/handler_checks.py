@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from batchqueue_async._functions import attribute_of, require_function, taker_of
 from batchqueue_async._validation import refuse, require_positive
@@ -24,7 +24,7 @@ def require_handler(field: str, value: object) -> None:
     """
     consume = attribute_of(value, "consume")
     if isinstance(value, type) and callable(consume):
-        _refuse_class(field, value)
+        refuse(field, "a handler, not its class", value, TypeError)
     if not callable(consume):
         if not callable(value):
             rule = "callable or have a consume method"
@@ -47,12 +47,8 @@ def require_batch_function(field: str, value: object) -> None:
     bases = value.__mro__ if isinstance(value, type) else ()
     if any("__call__" in vars(base) for base in bases):
         # To call the class would only make an object.
-        _refuse_class(field, value)
+        refuse(field, "a handler, not its class", value, TypeError)
     require_function(field, value, 1, "one argument, the batch")
-
-
-def _refuse_class(field: str, value: object) -> NoReturn:
-    refuse(field, "a handler, not its class", value, TypeError)
 
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:

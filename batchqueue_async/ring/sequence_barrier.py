@@ -113,7 +113,9 @@ class SequenceBarrier(RingPart):
         """Sleep until `sequence` is available, or an alert, or `timeout` seconds."""
         sleeper = _Sleeper(self, sequence)
         self._sleepers.add(sleeper)
-        timer = None if timeout is None else sleeper.wake_after(timeout)
+        timer = None
+        if timeout is not None:
+            timer = asyncio.get_running_loop().call_later(timeout, sleeper.wake)
         try:
             sleeper.recheck()
             await sleeper.signal
@@ -153,9 +155,6 @@ class _Sleeper:
             self.wake()
         self.signal.call_back_again()
 
-    def wake_after(self, seconds: float) -> asyncio.TimerHandle:
-        return self._loop.call_later(seconds, self.wake)
-
     def leave(self) -> None:
         if self._at is not None:
             self._at.remove_waiter(self.recheck)
@@ -178,13 +177,6 @@ class WaitStrategy(Protocol):
         """
 
 
-def require_wait_strategy(field: str, value: object) -> None:
-    """Refuse anything but None or a strategy; a strategy's class is refused, too."""
-    if value is None or (hasattr(value, "wait_for") and not isinstance(value, type)):
-        return
-    refuse(field, "a wait strategy, as in BlockingWait()", value, TypeError)
-
-
 @dataclass(frozen=True, slots=True)
 class BlockingWait:
     """Sleeps until an event is published: the default.
@@ -202,9 +194,12 @@ class BlockingWait:
 
 
 def strategy_of(wait: WaitStrategy | None) -> WaitStrategy:
-    """Return it, or the default; refuse what is none."""
-    require_wait_strategy("wait", wait)
-    return BlockingWait() if wait is None else wait
+    """Return it, or the default; refuse what is none, and a strategy's class."""
+    if wait is None:
+        return BlockingWait()
+    if isinstance(wait, type) or not hasattr(wait, "wait_for"):
+        refuse("wait", "a wait strategy, as in BlockingWait()", wait, TypeError)
+    return wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,6 @@ class ThreadIngress:
         sequencer.share(self._guard)
         sequencer.ingress = self
 
-    @staticmethod
-    def of(sequencer: MultiProducerSequencer) -> ThreadIngress:
-        """Return the ring's ingress; the first call, on the ring's loop, makes it."""
-        return sequencer.ingress or ThreadIngress(sequencer)
-
     def check(self) -> None:
         """Refuse callers that could never be served."""
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
@@ -221,7 +216,7 @@ class SyncRing(RingPart, Generic[E]):
     def __init__(self, ring: RingBuffer[E]) -> None:
         require_instance("ring", ring, RingBuffer, RING)
         self._ring = ring
-        self._ingress = ThreadIngress.of(ring.sequencer)
+        self._ingress = ring.sequencer.ingress or ThreadIngress(ring.sequencer)
 
     @property
     def capacity(self) -> int:

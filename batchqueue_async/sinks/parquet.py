@@ -14,10 +14,9 @@ from uuid import uuid4
 
 from anyio import to_thread
 
-from batchqueue_async import BatchQueueError
 from batchqueue_async._extras import missing
 from batchqueue_async._validation import refuse, require_int
-from batchqueue_async._wording import kind_of, reason
+from batchqueue_async._wording import kind_of
 
 try:
     import pyarrow as pa
@@ -45,14 +44,6 @@ class _Attempt:
     file: StagedFile
     # A commit that was cancelled leaves its thread at work, and the next one waits.
     publishing: threading.Lock
-    failure: BaseException | None = None
-
-    def refuse_broken(self) -> None:
-        """Raise if something is missing in the file, or there by half."""
-        if self.failure is not None:
-            why = reason(self.failure)
-            msg = f"a write of this epoch has failed ({why}): start again"
-            raise BatchQueueError(msg) from self.failure
 
 
 class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
@@ -142,7 +133,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         return await to_thread.run_sync(start)
 
     async def _stage(self, attempt: _Attempt, items: list[T]) -> None:
-        attempt.refuse_broken()
+        attempt.file.refuse_broken()
 
         def write() -> None:
             for batch in self._batches(items):
@@ -158,11 +149,11 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         try:
             await to_thread.run_sync(write_into_own)
         except BaseException as error:
-            attempt.failure = attempt.failure or error
+            attempt.file.failure = attempt.file.failure or error
             raise
 
     async def _publish(self, epoch: Epoch, attempt: _Attempt) -> None:
-        attempt.refuse_broken()
+        attempt.file.refuse_broken()
 
         def publish() -> None:
             file = attempt.file

@@ -194,7 +194,7 @@ class _Exchange:
         for items in parts:
             put = partial(self._put, queue.queue, list(items))
             yield from self._rows_during(queue, put)
-        yield from self._rows_during(queue, self._flush)
+        yield from self._rows_during(queue, self._loop_thread.flush_here)
         # Nobody takes rows while the queues close, so handlers must not wait for room.
         self._loop_thread.portal.call(self._output.unbind)
         self._loop_thread.close()
@@ -251,10 +251,7 @@ class _Exchange:
             raise BatchQueueError(msg)
         if queue.stats().failed:
             # The flush raises what failed; for a failed task more rows are in vain.
-            await self._flush()
-
-    async def _flush(self) -> None:
-        await self._loop_thread.flush_here()
+            await self._loop_thread.flush_here()
 
     def _give_up(self) -> None:
         """Cancel the work, and drop its rows, so that nobody waits for them."""

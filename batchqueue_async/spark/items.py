@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._functions import name_of
 from batchqueue_async._validation import require_callable
 
 from ._column_values import Parameters, Read, parameters_of, reader_for, values_of
@@ -98,13 +99,10 @@ class _Objects(Generic[T]):
             *map(self._make, *(read(field, column) for read, field, column in columns))
         ]
         if len(made) < batch.num_rows:  # for `map` that was the end of the rows
-            msg = f"{self._name} raised StopIteration for row {len(made)} of a batch"
+            name = name_of(self._make)
+            msg = f"{name} raised StopIteration for row {len(made)} of a batch"
             raise RuntimeError(msg)
         return iter(made)
-
-    @property
-    def _name(self) -> str:
-        return getattr(self._make, "__qualname__", type(self._make).__qualname__)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._make, self._parameters)
@@ -112,7 +110,7 @@ class _Objects(Generic[T]):
     def _readers_for(self, schema: pa.Schema) -> list[Read]:
         if self._parameters is None:
             return [values_of] * len(schema)
-        name = self._name
+        name = name_of(self._make)
         taken = self._parameters.for_values(len(schema))
         if taken is None:
             msg = (

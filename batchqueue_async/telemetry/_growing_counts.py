@@ -8,13 +8,13 @@ OpenTelemetry's SDK makes negative deltas of it.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Sequence
 from operator import add, lt, sub
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
+from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async.telemetry._metric_table import (
     METRICS,
     HistogramMetric,
@@ -34,9 +34,6 @@ _MOST_NAMES: Final = 1_000
 _OF_PARTS: Final = {"handler", "drain_task"}
 
 
-_everywhere: WeakSet[GrowingCounts] = WeakSet()
-
-
 class GrowingCounts:
     """What was counted under each name, by whatever queues had it.
 
@@ -51,7 +48,7 @@ class GrowingCounts:
             WeakKeyDictionary()
         )
         self._seen_elsewhere: dict[object, dict[Series, Counts]] = {}
-        _everywhere.add(self)
+        abandon_after_fork(self)
 
     def values_of(
         self, metric: Metric, readings: Iterable[Reading]
@@ -93,6 +90,10 @@ class GrowingCounts:
             _keep_some(self._seen_elsewhere, here)
             _keep_some(self._sums, {each.stats.name for each in readings})
 
+    def abandon(self) -> None:
+        """Renew the lock in a forked child: whoever had it is not here."""
+        self.lock = threading.Lock()
+
     def _grown(
         self, reading: Reading, series: Series, counts: Counts, *, is_of_part: bool
     ) -> Counts:
@@ -123,13 +124,3 @@ def _keep_some(known: dict[Any, Any], here: set[Any]) -> None:
     gone = [each for each in known if each not in here]
     for each in gone[:-_MOST_NAMES]:
         del known[each]
-
-
-def _unlock_in_child() -> None:
-    """Renew locks: whoever had one when this child was forked is not here."""
-    for counts in _everywhere:
-        counts.lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_unlock_in_child)

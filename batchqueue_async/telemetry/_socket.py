@@ -9,12 +9,12 @@ import socket
 import stat
 import tempfile
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._validation import require_instance
 from batchqueue_async.telemetry._feed import (
@@ -29,8 +29,6 @@ from batchqueue_async.telemetry._source import PATIENCE, Target
 _MOST_VIEWERS = 8
 _LAST_SECONDS = 0.5
 """For the last sample, when a view is closed."""
-
-_open_views: weakref.WeakSet[OpenView] = weakref.WeakSet()
 
 
 def open_view(
@@ -80,7 +78,7 @@ class OpenView:
             self._listener.close()
             raise
         self._viewed: set[socket.socket] = set()
-        _open_views.add(self)
+        abandon_after_fork(self)
         self._last: Sample | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(
@@ -131,7 +129,7 @@ class OpenView:
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """Close the sockets in a forked child: they are the parent's to serve."""
         self._listener.close()
         # Else viewers would wait for as long as the child lives.
@@ -301,12 +299,3 @@ def _is_served(path: Path) -> bool:
 def _serves(path: Path) -> BatchQueueError:
     msg = f"path must be free, but a process serves at {os.fspath(path)!r}"
     return BatchQueueError(msg)
-
-
-def _let_go_in_child() -> None:
-    for view in _open_views:
-        view.let_go()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_let_go_in_child)

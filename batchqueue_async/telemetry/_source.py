@@ -59,10 +59,6 @@ class Identity:
 _identities: WeakKeyDictionary[BatchQueue[Any], Identity] = WeakKeyDictionary()
 
 
-def _ignore(_: Reading) -> None:
-    pass
-
-
 def _identity_of(queue: BatchQueue[Any]) -> Identity:
     # Atomic: two threads that look for the first time get the same one.
     return _identities.setdefault(queue, Identity())
@@ -111,7 +107,7 @@ class Source:
         # What was seen last of queues that have ended, until it is taken, here.
         self._ended: deque[Reading] = deque()
         self._process = os.getpid()
-        self.on_too_many: Callable[[Reading], object] = _ignore
+        self.on_too_many: Callable[[Reading], object] = lambda _: None
         """Gets the oldest of these if nobody takes them, so that it counts."""
 
     def note_end(self, queue: BatchQueue[Any]) -> None:

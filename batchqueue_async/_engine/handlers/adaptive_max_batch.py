@@ -108,7 +108,7 @@ class AdaptiveLimit:
         self._passed = 0
         # `_limit`, `_before`, `_reason` if the call after a failure does not fail.
         self._undo: tuple[float, int, LimitReason] | None = None
-        self._begin_round()
+        self._try(0)
 
     @property
     def limit(self) -> int:
@@ -147,7 +147,7 @@ class AdaptiveLimit:
         if self._trial is None:
             self._rest -= 1
             if self._rest <= 0 or (self._owed <= 0 and self._ceiling < self._most):
-                self._begin_round()
+                self._try(0)
             return
         self._seconds.append(seconds)
         # An odd number of calls, so that a regular pattern does not always hit the same
@@ -155,11 +155,8 @@ class AdaptiveLimit:
         if len(self._seconds) >= CALLS + (self._trial == 0):
             self._end_trial()
 
-    def _begin_round(self) -> None:
-        self._try(0)
-
     def _try(self, trial: int) -> None:
-        """Let calls have the lower (0) or the upper (1) of both sizes."""
+        """Let calls have the lower (0) or, second in a round, the upper (1) size."""
         self._trial = trial
         self._seconds, self._debt = [], 0.0
         self.size = self._above if trial else min(self._below, self._above)
@@ -229,7 +226,7 @@ class AdaptiveLimit:
         """Go on with the limit itself for some calls, then try again."""
         self._rest = self._rest_for = calls
         if not calls:
-            self._begin_round()
+            self._try(0)
             return
         self._trial = None
         self._debt = 0.0

@@ -245,9 +245,7 @@ class DeadlockDetector:
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
         # Nearly all queues have no handlers that wait: made for the first that does.
-        self._room_waits: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = (
-            None
-        )
+        self._room_waits: _RoomWaits | None = None
         self._at_lock: dict[int | None, _LockRequest] | None = None
 
     @property
@@ -280,10 +278,8 @@ class DeadlockDetector:
             return False
         if call.drain_task == drain_task:
             return True
-        node, own = (
-            DrainTaskNode(self, drain_task),
-            DrainTaskNode(self, call.drain_task),
-        )
+        node = DrainTaskNode(self, drain_task)
+        own = DrainTaskNode(self, call.drain_task)
         return find((node,), lambda each: each.call is call, (own,)) is not None
 
     def may_own(self, drain_task: int, partition: Partition[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchqueue_async._log import logger
 
@@ -13,15 +13,12 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 
-class Stuck:
+class Stuck(NamedTuple):
     """A call that is inside and cannot be stopped."""
 
-    __slots__ = ("batch", "call")
-
-    def __init__(self, call: HandlerCall, batch: Batch[Any] | None) -> None:
-        self.call = call
-        # The batch that it was given; None if it is a hook.
-        self.batch = batch
+    call: HandlerCall
+    batch: Batch[Any] | None
+    """The batch that it was given; None if it is a hook."""
 
 
 def outlive(

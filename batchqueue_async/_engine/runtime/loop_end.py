@@ -30,6 +30,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._loop_close import call_at_close, expect_no_end
+from batchqueue_async._loop_time import kept_by
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
@@ -137,19 +138,14 @@ class LoopRegistry:
         # Names and counts of what was lost, for the warning.
         self._lost: list[tuple[str, int]] = []
         _registries.add(self)
+        # The warning waits until the loop is collected: where warnings are errors, it
+        # would make closing the loop fail.
+        call_at_close(loop, self.end_after_loop)
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopRegistry:
         """Return the loop's registry; the first call makes it."""
-        registry = getattr(loop, _REGISTRY, None)
-        if registry is None:
-            registry = LoopRegistry(loop)
-            setattr(loop, _REGISTRY, registry)
-            # The warning waits until the loop is collected: where warnings are errors,
-            # it would make closing the loop fail.
-            call_at_close(loop, registry.end_after_loop)
-        assert isinstance(registry, LoopRegistry)
-        return registry
+        return kept_by(loop, _REGISTRY, lambda: LoopRegistry(loop))
 
     @property
     def queues(self) -> list[Lifecycle]:

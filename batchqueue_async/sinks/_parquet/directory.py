@@ -19,13 +19,12 @@ from batchqueue_async._validation import refuse
 
 from ..epoch_attempts import prefix
 from ..epochs import Epoch
-from ..error_paths import telling_path
 from ..names import require_own
 from ..staged import StagedRowsMissing, require_same_columns
-from .manifest import MANIFEST, checkpoint_in
 from .settings import require_compression, require_directory
-from .staged_file import StagedFile, force_to_disk
+from .staged_file import StagedFile, force_to_disk, telling_path
 
+_MANIFEST = "_manifest.json"
 # What the folders' names start with: readers make a column of it.
 KEY = "batchqueue_epoch"
 # What it was in version 0.1. Readers take folders of one key only, so that a directory
@@ -108,7 +107,7 @@ class ParquetDirectory:
         """Whether it is there; raise if the manifest notes another stream."""
         is_there = self.is_published(epoch)
         if is_there:
-            require_own(epoch, checkpoint_in(self.folder(epoch)))
+            require_own(epoch, _checkpoint_in(self.folder(epoch)))
         return is_there
 
     def begin_run(self, epoch: Epoch, run: str) -> None:
@@ -247,10 +246,24 @@ def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
     }
     if epoch.checkpoint is not None:
         content["checkpoint"] = epoch.checkpoint
-    path = folder / MANIFEST
+    path = folder / _MANIFEST
     path.write_text(json.dumps(content) + "\n", encoding="utf-8")
     force_to_disk(path)
     force_to_disk(folder)
+
+
+def _checkpoint_in(folder: Path) -> str | None:
+    """Return the checkpoint of the stream that the folder's epoch came from.
+
+    None where nobody knows: earlier versions noted none, and the data stands without
+    its manifest, too.
+    """
+    try:
+        content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        checkpoint = content.get("checkpoint")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return checkpoint if isinstance(checkpoint, str) else None
 
 
 def _make_folder(path: Path) -> None:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from batchqueue_async import BatchQueueError
 from batchqueue_async._wording import reason
 
-from ..error_paths import telling_path
 from .columns import dictionary_columns, same_schema, with_nullable_parts
 
 _IS_WINDOWS = os.name == "nt"
@@ -41,13 +40,20 @@ class StagedFile:
         self._waiting_rows = 0
         self._is_made = False
         self._is_sealed = False
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._writer: pq.ParquetWriter | None = None
 
     @property
     def has_columns(self) -> bool:
         """Whether there was a record batch: one without rows will do."""
         return bool(self._waiting) or self._writer is not None
+
+    def refuse_broken(self) -> None:
+        """Raise if something is missing in the file, or there by half."""
+        if self.failure is not None:
+            why = reason(self.failure)
+            msg = f"a write of this epoch has failed ({why}): start again"
+            raise BatchQueueError(msg) from self.failure
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add rows; they are written when a row group is full.
@@ -101,14 +107,11 @@ class StagedFile:
     @contextmanager
     def _whole(self) -> Iterator[None]:
         with self._lock, telling_path(self.path):
-            if self._failure is not None:
-                why = reason(self._failure)
-                msg = f"a write of this epoch has failed ({why}): start again"
-                raise BatchQueueError(msg) from self._failure
+            self.refuse_broken()
             try:
                 yield
             except BaseException as error:
-                self._failure = error
+                self.failure = error
                 raise
 
     def _write_out(self) -> None:
@@ -126,20 +129,26 @@ class StagedFile:
         self._writer.write_table(table, self._row_group)
 
 
+@contextmanager
+def telling_path(path: Path) -> Iterator[None]:
+    """Let an error say where it is from, as of a full disk: who writes isn't told."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
 def force_to_disk(path: Path) -> None:
     """Wait until a file, or a folder's list of names, is on the disk.
 
     Windows opens no folders, and leaves their names to the file system's own journal;
     and it forces only what was opened for writing.
     """
-    if not _IS_WINDOWS:
-        _force(path, os.O_RDONLY)
-    elif not path.is_dir():
-        _force(path, os.O_RDWR)
-
-
-def _force(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
+    if _IS_WINDOWS and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if _IS_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

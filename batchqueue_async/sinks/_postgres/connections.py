@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import asyncpg
 
 from batchqueue_async import BatchQueueError
-from batchqueue_async._validation import require_int, require_positive
+from batchqueue_async._validation import require_positive
 
 from ..checks import require_url
 from ..forks import watch_forks
@@ -101,8 +101,6 @@ class Connections:
         self._prepare = prepare
         self._is_prepared = False
         self._each = each
-        if connections is not None:
-            require_int("connections", connections, at_least=1)
         self._most = connections
         self._bound: AbstractAsyncContextManager[None] = nullcontext()
         self._loop: asyncio.AbstractEventLoop | None = None
