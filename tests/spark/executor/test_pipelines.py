@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.real_time,
     pytest.mark.spark,
     pytest.mark.slow,  # Each run starts a JVM of its own.
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(
         not all(map(importlib.util.find_spec, ("grpc", "yaml", "pyspark.pipelines"))),
         reason="pipelines need pyspark[pipelines], 4.1 or newer",
