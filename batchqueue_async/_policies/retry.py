@@ -17,6 +17,7 @@ from batchqueue_async._validation import (
     require_iterable,
     require_positive,
 )
+from batchqueue_async._wording import reason
 
 from .value import Value
 
@@ -74,7 +75,8 @@ class PartialFailure(Exception):
         where = ", ".join(map(str, self.failed[:_SHOWN]))
         more = ", ..." if count > _SHOWN else ""
         noun = "item" if count == 1 else "items"
-        return f"{count} {noun} failed, at {where}{more}" if count else "no item failed"
+        text = f"{count} {noun} failed, at {where}{more}" if count else "no item failed"
+        return text + _since(self.__cause__)
 
     def __repr__(self) -> str:
         return f"{type(self).__qualname__}({str(self)!r})"
@@ -104,7 +106,12 @@ class RetryAfter(Exception):
         super().__init__(seconds)
 
     def __str__(self) -> str:
-        return f"to be tried again after {self.seconds} s"
+        return f"to be tried again after {self.seconds} s{_since(self.__cause__)}"
+
+
+def _since(cause: BaseException | None) -> str:
+    # A line of the log has no traceback that would say it.
+    return "" if cause is None else f", since {reason(cause)}"
 
 
 def _position(value: object) -> int:

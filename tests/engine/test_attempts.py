@@ -1,6 +1,8 @@
 """`handler_timeout` and `Retry`: the basics of one batch's attempts."""
 
 import asyncio
+from collections import Counter
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -247,6 +249,37 @@ class TestRetry:
         assert handler.batches == [[1, 2]] * 4
         assert errors == [[1, 2]]
         assert check_settled(queue).failed == 2
+
+    @virtual
+    @pytest.mark.parametrize("partitions", [1, 3])
+    @pytest.mark.parametrize("limit", [{}, {"max_batch": 7}, {"max_batch_bytes": 7}])
+    async def test_each_attempt_has_the_same_items_in_the_same_order(
+        self, limit: dict[str, Any], partitions: int
+    ) -> None:
+        """A token made of them is known to the server, also if its answer was lost."""
+        attempts = Counter[tuple[int, ...]]()
+
+        def fail_twice(batch: list[int]) -> None:
+            attempts[token := tuple(batch)] += 1
+            batch.clear()  # It is the handler's own.
+            if attempts[token] < 3:
+                raise TimeoutError
+
+        config = BatchQueueConfig[int](
+            consumer=fail_twice,
+            retry=Retry(attempts=3, wait_initial=1.0),
+            selector=lambda number, count: number % count,
+            partitions=PartitionPolicy.fixed(partitions),
+            size_of=lambda _: 1,
+            **limit,
+        )
+        async with BatchQueue("q", config) as queue:
+            for number in range(100):
+                await queue.produce(number)
+                await asyncio.sleep(0.1)
+            await queue.flush()
+        assert set(attempts.values()) == {3}
+        assert sorted(chain.from_iterable(attempts)) == list(range(100))
 
     async def test_later_pieces_of_a_cycle_do_not_overtake(self) -> None:
         """Pieces that share a partition with one that waits wait behind it."""

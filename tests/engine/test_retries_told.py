@@ -209,6 +209,19 @@ class TestLog:
         assert len(rest) < 10
         assert "q: items are tried again in RecordingHandler ... " in rest[0]
 
+    @virtual
+    @pytest.mark.parametrize("error", [PartialFailure([1]), RetryAfter(0.1)])
+    async def test_a_retry_says_what_the_handler_raised_it_from(
+        self, error: Exception, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As one does that groups its batch: else an outage is a line of positions."""
+        error.__cause__ = ConnectionError("its server is away")
+        config = BatchQueueConfig[int](consumer=failing(error), retry=Retry(attempts=2))
+        async with BatchQueue("q", config) as queue:
+            await queue.produce_many([1, 2])
+        (line,) = [each.getMessage() for each in caplog.records]
+        assert "since ConnectionError('its server is away')" in line
+
 
 class TestCount:
     async def test_each_item_counts_each_time(self) -> None:

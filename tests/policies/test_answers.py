@@ -81,6 +81,30 @@ def test_they_say_what_is_the_matter() -> None:
     assert str(RetryAfter(2)) == "to be tried again after 2 s"
 
 
+def caused(error: Exception, cause: BaseException) -> Exception:
+    """Return the error as `raise error from cause` makes it."""
+    try:
+        raise error from cause
+    except type(error):
+        return error
+
+
+@pytest.mark.parametrize("error", [PartialFailure([7]), RetryAfter(2)])
+def test_they_say_what_they_were_raised_from(error: Exception) -> None:
+    """A log line that names positions alone says for a whole outage not why."""
+    before = str(error)
+    caused(error, ConnectionError("no route to db://shop:secret@server"))
+    assert str(error).startswith(f"{before}, since ConnectionError('no route to db")
+    assert "secret" not in str(error)
+
+
+def test_a_cause_that_leads_to_itself_is_bounded() -> None:
+    circle = PartialFailure([7])
+    circle.__cause__ = PartialFailure([8])
+    circle.__cause__.__cause__ = circle
+    assert len(str(circle)) < 300
+
+
 def test_they_survive_pickling() -> None:
     """A handler may run in another process."""
     partly = pickle.loads(pickle.dumps(PartialFailure([1], retry_after=2.5)))
