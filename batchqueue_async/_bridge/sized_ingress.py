@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
 from batchqueue_async._chunks import SIZED_LENGTH
@@ -17,8 +17,10 @@ from batchqueue_async._engine.partitions.byte_budget import (
     one_measured,
 )
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.sized_intake import measured_runs
+from batchqueue_async._policies.errors import with_accepted
 
 T = TypeVar("T")
 
@@ -45,12 +47,28 @@ class SizedIngress(ThreadIngress[T]):
             raise error
         return accepted
 
+    def put_one(
+        self,
+        partition: Partition[T] | None,
+        item: T,
+        timeout: float | None,
+        patience: float,
+    ) -> bool:
+        self._refuse_dead()
+        try:
+            size = self._budget.measure(item)
+        except BaseException as error:
+            with_accepted(error, 0)
+            raise
+        sized = cast("SizedPartition[T] | None", partition)
+        if sized is not None and sized.put_one(item, size):
+            return True
+        run = one_measured(item, size)
+        return self._put_alone(partition, run, timeout, patience)
+
     def _put_run(
         self, partition: Partition[T], run: Sequence[T], tally: ThreadTally
     ) -> int:
-        if isinstance(run, tuple):
-            # `put_one` passes its item on unmeasured, in a tuple.
-            run = one_measured(run[0], self._budget.measure)
         placed = super()._put_run(partition, run, tally)
         if placed < len(run):
             # Wake the drain task: items that linger take the room that was missing.

@@ -136,13 +136,22 @@ class ThreadIngress(LoopWaker[T]):
     ) -> bool:
         """Accept an item; its partition is None if its type has not come before."""
         self._refuse_dead()
+        return self._put_alone(partition, (item,), timeout, patience)
+
+    def _put_alone(
+        self,
+        partition: Partition[T] | None,
+        run: Sequence[T],
+        timeout: float | None,
+        patience: float,
+    ) -> bool:
         tally = ThreadTally(patience)
         if timeout is not None:
             tally.until = monotonic() + timeout
         try:
             if partition is None:
-                partition = self.parts.placement.partition_of(item)
-            return self._put_run(partition, (item,), tally) == 1
+                partition = self.parts.placement.partition_of(run[0])
+            return self._put_run(partition, run, tally) == 1
         except BaseException as error:
             # The loop may have accepted the item before a Ctrl-C struck this thread.
             with_accepted(error, tally.accepted)

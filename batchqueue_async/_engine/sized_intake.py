@@ -11,6 +11,7 @@ from batchqueue_async._engine.partitions.byte_budget import (
     ByteBudget,
     Measured,
     measured,
+    one_measured,
 )
 from batchqueue_async._engine.partitions.chunk_by_partition import Placement, Run
 from batchqueue_async._engine.partitions.partition import Partition
@@ -37,23 +38,29 @@ class SizedIntake(Intake):
 
     def try_put(self, item: object) -> Run | None:
         partition = self._sole or self._placement.partition_of(item)
-        size, one = self._budget.measure(item), (item,)
-        sized = cast("SizedPartition[Any]", partition)
-        if not sized.is_open_to_threads:
-            if sized.put_measured(one, (size,), size):
-                return None
-            chunk = Measured(one, (size,))
-        elif sized.accept_at_once(chunk := Measured(one, (size,))):
+        size = self._budget.measure(item)
+        if cast("SizedPartition[Any]", partition).put_one(item, size):
             return None
+        chunk = one_measured(item, size)
         return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
 
     def offer(self, item: object) -> Offer:
-        answer = super().offer(item)
-        if answer is Offer.FULL and (waker := self._offered_to()) is not None:
-            # Lingering items take up the room: have the drain tasks look.
-            partition = self._sole or self._placement.first
-            waker.post(partition)
-        return answer
+        waker = self._offered_to()
+        if waker is None:
+            self.refuse((item,))
+            return Offer.CLOSED
+        partition = self._sole or self._placement.partition_of(item)
+        size = self._budget.measure(item)
+        if cast("SizedPartition[Any]", partition).put_one(item, size) or waker.put(
+            partition, one_measured(item, size)
+        ):
+            return Offer.ACCEPTED
+        partition.reject(1)
+        if partition.is_closed:
+            return Offer.CLOSED
+        # Lingering items take up the room: have the drain tasks look.
+        waker.post(partition)
+        return Offer.FULL
 
     def put_whole(self, chunk: list[Any]) -> bool:
         """Return False: the sizes of the items have to be asked for first."""

@@ -84,6 +84,39 @@ async def test_each_burst_wakes_the_loop_again(monkeypatch: pytest.MonkeyPatch) 
         assert counter.count == 5
 
 
+SETTINGS: dict[str, Any] = {
+    "plain": {},
+    "sized": {"size_of": lambda _: 1, "max_batch_bytes": 5},
+    "lingering": {"size_of": lambda _: 1, "max_batch_bytes": 5, "linger": 0.01},
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+async def test_what_comes_behind_items_that_a_batch_has_left_wakes_nobody(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who took the batch looks again before it sleeps."""
+    handler = Gated(is_open=False)
+    config = BatchQueueConfig[int](
+        consumer=handler, **{"max_batch": 5} | SETTINGS[kind]
+    )
+    async with BatchQueue("q", config) as queue:
+        bridge = SyncBatchQueue(queue)
+        await queue.produce_many(range(10))
+        await until(lambda: bool(handler.batches))
+        counter = WakeUps(monkeypatch)
+
+        def one_at_a_time() -> int:
+            offered = sum(map(bool, map(bridge.offer, range(10, 20))))
+            return offered + sum(map(bridge.produce, range(20, 30)))
+
+        assert answers([in_background(one_at_a_time)]) == [20]
+        assert counter.count == 0
+        handler.gate.set()
+        await queue.flush()
+    assert sorted(handler.handled) == [*range(30)]
+
+
 async def test_what_a_refused_item_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full partition, and a producer that keeps trying: the loop knows already."""
     handler = Gated(is_open=False)

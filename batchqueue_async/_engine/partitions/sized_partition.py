@@ -34,6 +34,7 @@ from batchqueue_async._engine.partitions.told_once import (
 )
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.partitions.waiting_line import Waiter
+from batchqueue_async._policies.errors import with_accepted
 from batchqueue_async._policies.sizing import Exact
 
 T = TypeVar("T")
@@ -101,6 +102,22 @@ class SizedPartition(ToldOncePartition[T]):
             return False
         sizes = cast("Measured[T]", chunk).sizes
         return self.put_measured(chunk, sizes, sum(sizes), tally)
+
+    def put_one(self, item: T, size: Exact) -> bool:
+        """Accept an item that meets no edge, on any thread; returns whether it is in.
+
+        As `accept_at_once`, in few functions: items of bounded sizes come alone mostly.
+        """
+        if not self.is_open_to_threads:
+            return self.put_measured((item,), (size,), size)
+        is_in = False
+        try:
+            with self.guard:
+                is_in = self.put_measured((item,), (size,), size)
+        except BaseException as error:
+            with_accepted(error, int(is_in))
+            raise
+        return is_in
 
     def put_measured(
         self,
@@ -190,7 +207,7 @@ class SizedPartition(ToldOncePartition[T]):
         self.budget.waiting = self.budget.reserved = self.budget.in_hands = 0
 
     def chunk_of(self, item: T) -> Measured[T]:
-        return one_measured(item, self.budget.measure)
+        return one_measured(item, self.budget.measure(item))
 
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
         budget = self.budget

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ToldOncePartition(Partition[T]):
-    """Its owner is told of the first item after a take, and of what makes a batch due.
+    """Its owner is told of an item that finds it empty, and of what makes a batch due.
 
     To be told of each would set its timer anew, and from a thread wake the loop.
     """
@@ -25,7 +25,7 @@ class ToldOncePartition(Partition[T]):
     __slots__ = ("is_known",)
 
     def __init__(self, *args: Any) -> None:  # noqa: ANN401 - the base's
-        # Whether the owner was told since the last take that something waits.
+        # Whether the owner was told, or saw as it took, that something waits.
         self.is_known = False
         super().__init__(*args)
 
@@ -85,7 +85,10 @@ class ToldOncePartition(Partition[T]):
 
     def take(self, most: int | None) -> list[T]:
         self.is_known = False
-        return super().take(most)
+        taken = super().take(most)
+        # Who takes looks again before it sleeps, so it knows of what is left.
+        self.is_known = bool(self.items)
+        return taken
 
     def _tell(self, coming: int, *, may_run: bool) -> None:
         super().notify(coming, may_run=may_run)
