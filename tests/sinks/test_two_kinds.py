@@ -157,3 +157,29 @@ async def test_a_staging_table_in_use_is_not_waited_for(
     await both.epochs.commit(EPOCH)
     assert await postgres.run(_STAGING_TABLES) == [(0,)]
     assert await rows(postgres) == 1
+
+
+async def test_a_publish_that_waited_for_an_earlier_versions_fence_adds_no_row(
+    postgres: Postgres, both: Both
+) -> None:
+    """A driver of version 0.1 that still runs locks an epoch by its own spelling."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    assert not await both.staged.is_published(EPOCH)  # makes the fences
+    async with (
+        connected(postgres.dsn) as connection,
+        asyncio.TaskGroup() as ends,
+        connection.transaction(),
+    ):
+        await connection.execute("INSERT INTO t VALUES (1, 'w1')")
+        await connection.execute(
+            "INSERT INTO batchqueue_published (target, query, batch, rows)"
+            " VALUES ('t', $1, $2, 1)",
+            EPOCH.query,
+            EPOCH.batch,
+        )
+        published = ends.create_task(both.staged.publish(EPOCH, [both.token]))
+        while await connection.fetchval(waiting) < 1:  # noqa: ASYNC110  # a server's
+            await asyncio.sleep(0.01)
+
+    assert not published.result()
+    assert await rows(postgres) == 1
