@@ -242,9 +242,9 @@ class PostgresStagedSink(FromOptions):
 
     async def close(self) -> None:
         """Close the connections; the server undoes unsealed attempts."""
+        self._connections.close()
         while self._attempts.end_any() is not None:
             pass
-        self._connections.close()
 
     async def _prepare(self, connection: Connection) -> None:
         async with self._connections.within(connection):
