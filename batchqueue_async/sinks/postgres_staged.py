@@ -214,8 +214,9 @@ class PostgresStagedSink(FromOptions):
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)
             is_new = not await self._fences.has_own(connection, epoch)
-            if is_new:
-                await self._fences.add(connection, epoch, rows)
+            # Waits for a driver of an earlier version that adds the same one: it locks
+            # the epoch by its table's spelling.
+            is_new = is_new and await self._fences.add(connection, epoch, rows)
             if is_new and full:
                 marks = [mark_of(token.attempt.name) for token in full]
                 found = await self._staged.staging.publish(
@@ -241,9 +242,9 @@ class PostgresStagedSink(FromOptions):
 
     async def close(self) -> None:
         """Close the connections; the server undoes unsealed attempts."""
+        self._connections.close()
         while self._attempts.end_any() is not None:
             pass
-        self._connections.close()
 
     async def _prepare(self, connection: Connection) -> None:
         async with self._connections.within(connection):

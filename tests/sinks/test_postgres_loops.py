@@ -12,6 +12,8 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks._postgres.connections import Connections
 from batchqueue_async.sinks.postgres import PostgresEpochSink
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from tests.sinks.places import attempt, batch
 from tests.sinks.stores import COLUMNS, connected
 
 
@@ -110,3 +112,32 @@ def test_a_second_loop_is_refused_while_the_first_uses_the_sink(
 
     connections = Connections(postgres_dsn, 5.0, 5.0, prepare)
     run(lend_on_two())
+
+
+def test_a_close_on_a_second_loop_leaves_the_first_ones_calls_alone(
+    postgres_dsn: str,
+) -> None:
+    """As of a queue whose epochs were refused; the first's call was never woken."""
+    sink = PostgresStagedSink(postgres_dsn, "of_two_loops")
+    epoch = Epoch("loops", 0)
+    is_in_wait = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+
+    async def publish_on_first() -> None:
+        mine = attempt(epoch=epoch)
+        async with connected(postgres_dsn) as connection:
+            await connection.execute("DROP TABLE IF EXISTS of_two_loops")
+            await connection.execute("CREATE TABLE of_two_loops (id BIGINT, word TEXT)")
+            await sink.stage(mine, [batch(1)])
+            async with asyncio.TaskGroup() as group, connection.transaction():
+                await connection.execute("LOCK TABLE batchqueue_published")
+                told = group.create_task(sink.is_published(epoch))
+                while not await connection.fetchval(is_in_wait):  # noqa: ASYNC110  # a server's
+                    await asyncio.sleep(0.01)
+                with pytest.raises(BatchQueueError, match="on another event loop"):
+                    await asyncio.to_thread(run, sink.close())
+        assert not told.result()
+        assert await sink.publish(epoch, [await sink.seal(mine)])
+        await sink.close()
+        await asyncio.to_thread(run, sink.close())
+
+    run(publish_on_first())

@@ -128,3 +128,29 @@ async def test_what_is_wrong_is_told_where_it_is_not_the_file(
     with pytest.raises(sqlite3.OperationalError, match=f"{path}.*{told}"):
         await sink._file.run(refuse)
     await sink.close()
+
+
+async def test_a_file_of_two_names_is_refused_until_it_has_one(tmp_path: Path) -> None:
+    """A journal has the name that its writer used, and is not found under another.
+
+    Killed in a `commit`, a writer left an epoch's fence there, and a few of its rows.
+    """
+    path = created(tmp_path / "items.db", "id INTEGER")
+    other = tmp_path / "other.db"
+    other.hardlink_to(path)
+    by_link = tmp_path / "link.db"
+    by_link.symlink_to(path)
+
+    for name in (path, other, by_link):
+        epochs = SqliteEpochSink[Any](name, "items", ("id",))
+        staged = SqliteStagedSink(name, "items")
+        with pytest.raises(BatchQueueError, match=r"has 2 names \(hard links\)"):
+            await epochs.is_committed(FIRST)
+        with pytest.raises(BatchQueueError, match=r"has 2 names \(hard links\)"):
+            await staged.is_published(FIRST)
+
+    other.unlink()
+    await written(epochs, FIRST, range(3))
+    assert await staged.is_published(FIRST)
+    await epochs.close()
+    await staged.close()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.real_time
 
 _STAGING_TABLES = (
     r"SELECT count(*) FROM pg_class WHERE relname LIKE 'epoch\_%' AND relkind = 'r'"
+)
+_STAGING_TABLE = (
+    r"SELECT relname FROM pg_class WHERE relname LIKE 'epoch\_%' AND relkind = 'r'"
 )
 
 
@@ -156,4 +160,53 @@ async def test_a_staging_table_in_use_is_not_waited_for(
 
     await both.epochs.commit(EPOCH)
     assert await postgres.run(_STAGING_TABLES) == [(0,)]
+    assert await rows(postgres) == 1
+
+
+async def test_a_publish_that_waited_for_an_earlier_versions_fence_adds_no_row(
+    postgres: Postgres, both: Both
+) -> None:
+    """A driver of version 0.1 that still runs locks an epoch by its own spelling."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    assert not await both.staged.is_published(EPOCH)  # makes the fences
+    async with (
+        connected(postgres.dsn) as connection,
+        asyncio.TaskGroup() as ends,
+        connection.transaction(),
+    ):
+        await connection.execute("INSERT INTO t VALUES (1, 'w1')")
+        await connection.execute(
+            "INSERT INTO batchqueue_published (target, query, batch, rows)"
+            " VALUES ('t', $1, $2, 1)",
+            EPOCH.query,
+            EPOCH.batch,
+        )
+        published = ends.create_task(both.staged.publish(EPOCH, [both.token]))
+        while await connection.fetchval(waiting) < 1:  # noqa: ASYNC110  # a server's
+            await asyncio.sleep(0.01)
+
+    assert not published.result()
+    assert await rows(postgres) == 1
+
+
+async def test_a_commit_that_waits_while_its_rows_are_taken_away_says_so(
+    postgres: Postgres, both: Both
+) -> None:
+    """Another process begins the epoch; the server says that a relation is missing."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    others = PostgresEpochSink[Any](postgres.dsn, "t", ("id", "word"))
+    async with connected(postgres.dsn) as connection:
+        async with connection.transaction():
+            table = await connection.fetchval(_STAGING_TABLE)
+            await connection.execute(f"DROP TABLE {table}")
+            ended = asyncio.ensure_future(both.epochs.commit(EPOCH))
+            while await connection.fetchval(waiting) < 1:  # noqa: ASYNC110  # a server's
+                await asyncio.sleep(0.01)
+        with pytest.raises(BatchQueueError, match=r"has lost rows: 1 were staged, 0 "):
+            await ended
+
+    await others.begin(EPOCH)
+    await others.write(EPOCH, [batch(1)])
+    await others.commit(EPOCH)
+    await others.close()
     assert await rows(postgres) == 1

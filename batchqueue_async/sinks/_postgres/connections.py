@@ -245,8 +245,11 @@ class Connections:
     def close(self) -> None:
         """End all of them; the server undoes what is open. The next call opens others.
 
-        Those at work are ended, too.
+        Those at work are ended, too. On another loop, where nothing would wake who
+        waits for their answers, this is refused.
         """
+        if not self._is_free and self._loop is not None and self._loop.is_running():
+            self._require_loop(self._loop)
         for connection in (*(each for each, _ in self._idle), *self._taken):
             # Raised by the transport where its loop is closed.
             with suppress(RuntimeError):
@@ -278,16 +281,20 @@ class Connections:
             self._is_free = False
             return
         if last is not None and not (self._is_free or last.is_closed()):
-            msg = (
-                "a PostgreSQL sink has connections on another event loop, which is not"
-                " closed: make a sink for each loop, such as for each LoopThread"
-            )
-            raise BatchQueueError(msg)
+            self._require_loop(last)
         self.close()
         self._loop, self._is_free = loop, False
         if self._most is not None:
             # A semaphore stays with the loop on which somebody waited for it.
             self._bound = asyncio.Semaphore(self._most)
+
+    def _require_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not asyncio.get_running_loop():
+            msg = (
+                "a PostgreSQL sink has connections on another event loop, which is not"
+                " closed: make a sink for each loop, such as for each LoopThread"
+            )
+            raise BatchQueueError(msg)
 
     async def _kept(self) -> Connection | None:
         """Return a connection that was given back and still works, if there is one."""

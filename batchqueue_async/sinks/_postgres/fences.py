@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
+
+import asyncpg
 
 from batchqueue_async import BatchQueueError
 
@@ -88,22 +92,28 @@ class Fences:
             place = f"{quoted(str(schema))}.{quoted(self._name)}"
             key = target.name if self._name == PUBLISHED else ANY_TABLE
             places.append((place, [key]))
-        columns = [await column_types(connection, place) for place, _ in places]
+        old = [
+            place
+            for place, _ in places
+            if not (await column_types(connection, place)).keys() >= _COLUMNS_TODAY
+        ]
         self._missing = ""
         if self._name in _OTHERS:
             other = target.beside(_OTHERS[self._name])
             names = await column_types(connection, other)
             if "target" in names:
                 places.append((other, target.keys))
-                columns.append(names)
+                # It may be another role's, and is only read.
+                if not names.keys() >= _KNOWN_BY:
+                    old.append(other)
             else:
                 self._missing = other
-        if not all(names.keys() >= _COLUMNS_TODAY for names in columns):
+        if old:
             # Two that make it at once would collide in the catalogue.
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async fences'))"
             )
-            for place, _ in places:
+            for place in old:
                 await self._bring_up(connection, place)
         self._target, self._places = target, places
 
@@ -130,13 +140,14 @@ class Fences:
                 self._places.append((missing, self._target.keys))
                 self._missing = ""
         for place, keys in self._places:
-            found: _Found | None = await connection.fetchval(
-                _OF_EPOCH.format(place, _OID.format("$4")),
-                keys,
-                *key_of(epoch),
-                self._target.place,
-                place,
-            )
+            with self._telling_rights(place):
+                found: _Found | None = await connection.fetchval(
+                    _OF_EPOCH.format(place, _OID.format("$4")),
+                    keys,
+                    *key_of(epoch),
+                    self._target.place,
+                    place,
+                )
             if found is not None:
                 if found[0] == ANY_TABLE:
                     warn_of_old_fence(epoch, self._target.key)
@@ -162,8 +173,8 @@ class Fences:
         )
         added = await connection.execute(
             f"INSERT INTO {place}"
-            " (target, query, batch, rows, target_oid, fences_oid, checkpoint) VALUES"
-            f" ($1, $2, $3, $6, {_OID.format('$4')}, to_regclass($5), $7)"
+            " (target, query, batch, rows, target_oid, fences_oid, checkpoint)"
+            f" VALUES ($1, $2, $3, $6, {_OID.format('$4')}, to_regclass($5), $7)"
             " ON CONFLICT (target, query, batch) DO NOTHING",
             *which,
             rows,
@@ -172,6 +183,21 @@ class Fences:
         if moved != "UPDATE 0":
             warn_of_new_table(epoch, self._target.key)
         return added != "INSERT 0 0"
+
+    @contextmanager
+    def _telling_rights(self, place: str) -> Iterator[None]:
+        """Let a refusal say which rights a sink needs on a table of fences, and why."""
+        is_own = place == self._places[0][0]
+        rights = "SELECT, INSERT, UPDATE" if is_own else "SELECT"
+        try:
+            yield
+        except asyncpg.InsufficientPrivilegeError as error:
+            told = (
+                f"{error.args[0]}: whatever fills {self._target.place} looks there for"
+                f" epochs, so its role needs GRANT {rights} ON {place}"
+            )
+            error.args = (told,)
+            raise
 
     async def _bring_up(self, connection: Connection, place: str) -> None:
         columns = await column_types(connection, place)
@@ -191,10 +217,12 @@ class Fences:
         if not columns.keys() >= _COLUMNS_TODAY:
             # Only where it is needed: it waits for who reads this table, and that one
             # may wait for the other table, which was made in this transaction.
-            await connection.execute(
-                f"ALTER TABLE {place} ADD COLUMN IF NOT EXISTS target_oid OID,"
+            await _alter(
+                connection,
+                place,
+                "ADD COLUMN IF NOT EXISTS target_oid OID,"
                 " ADD COLUMN IF NOT EXISTS fences_oid OID,"
-                " ADD COLUMN IF NOT EXISTS checkpoint TEXT"
+                " ADD COLUMN IF NOT EXISTS checkpoint TEXT",
             )
 
     async def _add_target(
@@ -205,12 +233,25 @@ class Fences:
             raise BatchQueueError(msg)
         key = await connection.fetchval(_PRIMARY_KEY, place)
         drop = f"DROP CONSTRAINT {quoted(key)}, " if key else ""
-        await connection.execute(
-            f"ALTER TABLE {place} ADD COLUMN target TEXT NOT NULL DEFAULT '{ANY_TABLE}'"
+        await _alter(
+            connection,
+            place,
+            f"ADD COLUMN target TEXT NOT NULL DEFAULT '{ANY_TABLE}',"
+            f" {drop}ADD PRIMARY KEY (target, query, batch)",
         )
-        await connection.execute(
-            f"ALTER TABLE {place} {drop}ADD PRIMARY KEY (target, query, batch)"
+
+
+async def _alter(connection: Connection, place: str, change: str) -> None:
+    statement = f"ALTER TABLE {place} {change}"
+    try:
+        await connection.execute(statement)
+    except asyncpg.InsufficientPrivilegeError as error:
+        told = (
+            f"{error.args[0]}: it has fences of an earlier version; who owns it has to"
+            f" execute once: {statement}"
         )
+        error.args = (told,)
+        raise
 
 
 async def lock_epoch(

@@ -96,9 +96,14 @@ class StagingTable:
         """
         if await connection.fetchval("SELECT to_regclass($1)", self.place) is None:
             return 0
-        done = await connection.execute(
-            f"{self._insert(columns)} {self._marked} {on_conflict}", marks
-        )
+        insert = f"{self._insert(columns)} {self._marked} {on_conflict}"
+        try:
+            done = await connection.execute(insert, marks)
+        except asyncpg.UndefinedTableError as error:
+            # It was dropped while this waited for a lock.
+            if rows and self.name in str(error):
+                return 0
+            raise
         if done == f"INSERT 0 {rows}":
             return rows
         # Fewer were inserted: `on_conflict` or a trigger has left some out, or they are

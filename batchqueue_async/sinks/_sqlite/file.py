@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,7 @@ class SqliteFile:
     def _open(self) -> sqlite3.Connection:
         # Looked at before: one that takes its place meanwhile is another.
         opened = _which(self._path)
+        self._require_one_name()
         try:
             connection = self._opened_anew()
         except sqlite3.DatabaseError as error:
@@ -148,6 +150,24 @@ class SqliteFile:
                 f"{self._path} was replaced while it was open, and {path.name} beside"
                 " it is of the file before: SQLite would write what is in it into the"
                 " new one. Delete it, and the -shm, while nobody has the new one open"
+            )
+            raise BatchQueueError(msg)
+
+    def _require_one_name(self) -> None:
+        """Raise if there are hard links: who opens another sees no journal of this one.
+
+        What a killed process has left in the middle of a commit would stand there.
+        """
+        try:
+            found = self._path.stat()
+        except OSError:
+            return  # SQLite says so
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            msg = (
+                f"{self._path} has {found.st_nlink} names (hard links), and SQLite"
+                " keeps its journal under the one that it was opened by: under another,"
+                " half of an epoch would count. Leave it one name, and use symbolic"
+                " links"
             )
             raise BatchQueueError(msg)
 
