@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,12 @@ from benchmarks.turns import Turns
 KEYS = 100
 KINDS = 100
 CONSUMER, ONE_HANDLER, BY_KEY = "consumer=", "one handler", "by_key"
+SIZED = "consumer=, batches bounded by size"
 OF_TYPES = f"{KINDS} types"
 OF_BASE = f"{KINDS} types, their base's handler"
-NAMES = (CONSUMER, ONE_HANDLER, OF_TYPES, OF_BASE, BY_KEY)
+NAMES = (CONSUMER, ONE_HANDLER, OF_TYPES, OF_BASE, SIZED, BY_KEY)
 _MOST = 60_000
+_SIZE, _LARGEST = 100, 100_000
 
 
 class Base:
@@ -53,6 +55,7 @@ def uses() -> list[Use]:
     one, put = ours.ONE_PARTITION, ours.bridge_produce
     plain = Items(1, _MOST)
     by_key = ours.keyed(lambda item: item.key)
+    sized = replace(one, size_of=lambda _: _SIZE, max_batch_bytes=_LARGEST)
     return [
         Use(CONSUMER, ours.consumer_queue(one, put), plain),
         Use(ONE_HANDLER, ours.batch_queue(one, put), plain),
@@ -66,6 +69,8 @@ def uses() -> list[Use]:
             ours.batch_queue(one, put),
             Items(KINDS, _MOST, Base, has_base_handler=True),
         ),
+        # Janus and the floor do not ask for sizes.
+        Use(SIZED, ours.consumer_queue(sized, put), plain),
         Use(BY_KEY, ours.batch_queue(by_key, put), with_keys(_MOST)),
     ]
 
