@@ -33,6 +33,9 @@ LONGEST_IN_CI: dict[str, list[str]] = {
     "clusters": ["examples/test_flights_on_executors.py"],
     "executors": ["spark/executor"],
 }
+# Their sessions are their own: they needn't make the longest part longer. There are few
+# examples to try but in CI.
+PROPERTIES = {"properties": ["properties", "test_java_runtime.py", "spark/deploy"]}
 PARTS: dict[str, list[str]] = {
     **(LONGEST_IN_CI if IS_THOROUGH else {}),
     "spark": [
@@ -40,12 +43,12 @@ PARTS: dict[str, list[str]] = {
         *(f"examples/{name}" for name in IN_THE_SESSION),
     ],
     "examples": ["examples"],
+    **(PROPERTIES if IS_THOROUGH else {}),
     "bridge": ["bridge"],
     "sinks": ["sinks"],
     REST: [],
     "engine": ["engine"],
-    # Their sessions are their own: they needn't make the longest part longer.
-    "properties": ["properties", "test_java_runtime.py", "spark/deploy"],
+    **PROPERTIES,
 }
 
 
