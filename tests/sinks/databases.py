@@ -57,6 +57,11 @@ class Postgres:
             self._connection = await asyncpg.connect(self.dsn, statement_cache_size=0)
         return [tuple(row) for row in await self._connection.fetch(statement)]
 
+    @property
+    def own_process(self) -> int:
+        """The server's process for what `run` asks; 0 before it has asked anything."""
+        return 0 if self._connection is None else self._connection.get_server_pid()
+
     async def clear(self) -> None:
         """Leave it as it was made, with nobody in it."""
         await self.run(

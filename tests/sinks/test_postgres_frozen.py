@@ -52,11 +52,14 @@ def epoch_sink(database: Postgres, **settings: Any) -> PostgresEpochSink[Any]:  
     return PostgresEpochSink(database.dsn, "t", COLUMNS, **settings)
 
 
+END = "SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) AS pid"
+
+
 async def backends(database: Postgres) -> list[int]:
     """The processes that serve the sinks' connections."""
     async with connected(database.server) as connection:
-        query = "SELECT pid FROM pg_stat_activity WHERE datname = $1"
-        found = await connection.fetch(query, database.name)
+        query = "SELECT pid FROM pg_stat_activity WHERE datname = $1 AND pid <> $2"
+        found = await connection.fetch(query, database.name, database.own_process)
     return [row["pid"] for row in found]
 
 
@@ -158,7 +161,6 @@ async def test_a_large_write_ends_with_its_connection(
     sink = epoch_sink(table, statement_timeout=10 * FOR_EVER)
     await sink.begin(FIRST)
     rows = [(number, "x" * 5_000) for number in range(4_000)]
-    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
     async with connected(table.server) as server_itself, asyncio.timeout(FOR_EVER):
         # Before it: on a busy machine all might be written until they are known.
         its_own = await backends(table)
@@ -166,7 +168,7 @@ async def test_a_large_write_ends_with_its_connection(
         await asyncio.sleep(0)
         with frozen(its_own):
             await asyncio.sleep(0.2)  # until the sockets are full
-            await server_itself.execute(end, table.name)
+            await server_itself.execute(END, its_own)
         with pytest.raises(connections.BROKEN):
             await writing
     await sink.close()
@@ -211,11 +213,10 @@ async def test_a_connection_that_was_just_ended_is_left_for_another(
     """Also where asyncpg learns of its end as it is asked, and takes it for a fault."""
     monkeypatch.setattr(connections, "_IDLE", 0.0)
     sink = epoch_sink(table)
-    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
     async with connected(table.server) as server_itself:
         for _ in range(20):
             assert not await sink.is_committed(FIRST)
-            await server_itself.execute(end, table.name)
+            await server_itself.execute(END, await backends(table))
             await asyncio.sleep(0)
     await sink.close()
     # asyncpg gives the error to a future, too, that nobody asks.
