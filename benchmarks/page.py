@@ -115,7 +115,8 @@ FROM_THREADS = """\
 Producers are threads; the loop runs in one of its own. The last tables have one thread,
 by how the queue is used: a `consumer=`, one handler, a handler for each of 100 types
 (adaptive partitions, 4 drain tasks), 100 types of which only the base has a handler,
-and `by_key` (100 keys on 4 partitions). Janus and the floor get the same items. In the
+a `consumer=` whose batches are bounded by size, and `by_key` (100 keys on 4
+partitions). Janus and the floor get the same items, and ask none for its size. In the
 very last one two other processes keep both cores busy.
 """
 

@@ -155,8 +155,9 @@ async def test_what_cannot_be_measured_comes_out_where_it_is_produced() -> None:
         return len(item)
 
     def on_thread() -> None:
-        with pytest.raises(ItemTooLarge):
+        with pytest.raises(ItemTooLarge) as refused:
             bridge.produce(b"x" * 11)
+        assert refused.value.accepted == 0  # type: ignore[attr-defined]
         with pytest.raises(ItemTooLarge):
             bridge.offer(b"x" * 11)
         with pytest.raises(ItemTooLarge) as caught:
