@@ -15,7 +15,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, by_key, fair_by
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    PartitionPolicy,
+    by_key,
+    fair_by,
+)
 from batchqueue_async.testing import VirtualTimeLoop
 from benchmarks import ours
 from benchmarks.scale import LoopFactory
@@ -31,6 +37,7 @@ CALL = 0.005
 BULK = 100
 """The largest batch, where there is one: what the sink takes in one call."""
 GOAL = 2.0
+FOUR = PartitionPolicy.fixed(4)
 
 
 class Item(NamedTuple):
@@ -159,8 +166,10 @@ WAYS: dict[str, Open] = {
     f"fair_by, max_batch={BULK}": queue_with(
         selector=fair_by(tenant_of), max_batch=BULK
     ),
-    "by_key": queue_with(selector=by_key(tenant_of)),
-    f"by_key, max_batch={BULK}": queue_with(selector=by_key(tenant_of), max_batch=BULK),
+    "by_key": queue_with(selector=by_key(tenant_of), partitions=FOUR),
+    f"by_key, max_batch={BULK}": queue_with(
+        selector=by_key(tenant_of), partitions=FOUR, max_batch=BULK
+    ),
     f"asyncio.Queue per tenant, {BULK}": by_hand,
 }
 

@@ -50,7 +50,6 @@ class Handoff:
 
 @asynccontextmanager
 async def handoff(
-    interval: float = 0.2,
     **settings: Any,  # noqa: ANN401  # of BatchQueueConfig
 ) -> AsyncIterator[Handoff]:
     """The old owner's handler has item 0 and stands at the gate.
@@ -60,7 +59,8 @@ async def handoff(
     gate = asyncio.Event()
     moving, staying = Recording(gate=gate), Recording()
     balancer = Planned([1, 1], on_demand=True)
-    queue = rebalanced(balancer, interval=interval, **settings)
+    # Long beside what may hold this process up: it bounds how long a handoff takes.
+    queue = rebalanced(balancer, interval=0.2, **settings)
     async with queue:
         register(queue, {int: moving, str: staying})
         assert await queue.produce(0)
@@ -448,7 +448,7 @@ async def test_shutdown_in_a_handoff_has_everything_handled() -> None:
 async def test_shutdown_at_the_end_of_a_handoff_has_everything_handled() -> None:
     """Begun when the old owner has let go, before the new one knows."""
     for count in range(12):
-        async with handoff(interval=0.02) as it:
+        async with handoff() as it:
             assert await it.queue.produce_many([1, 2]) == 2
             it.gate.set()
             await turns(count)
@@ -522,7 +522,7 @@ async def test_an_idle_handler_in_a_handoff_is_called_by_nobody() -> None:
 
 @every_loop
 async def test_a_cycle_longer_than_an_interval_calls_its_moves_off() -> None:
-    async with handoff(interval=0.05) as it:
+    async with handoff() as it:
         assert await it.queue.produce_many([1, 2]) == 2
         await until(lambda: owners(it.queue) == [0, 1])
         last = it.queue.stats().last_round
@@ -912,7 +912,7 @@ async def test_a_handler_in_on_flush_is_not_entered_by_the_new_owner() -> None:
 @every_loop
 @pytest.mark.parametrize("ticks", range(0, 24, 2))
 async def test_items_that_come_at_any_turn_of_a_handoff_are_handled(ticks: int) -> None:
-    async with handoff(interval=0.02) as it:
+    async with handoff() as it:
         it.gate.set()
         await turns(ticks)
         assert await it.queue.produce(1)
