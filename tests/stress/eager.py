@@ -21,7 +21,7 @@ VENV = ROOT / ".venv-eager"
 # What is slow has run without eager tasks.
 QUICK_CORE = ("tests/engine", "tests/policies", "-m", "not slow")
 PLUGIN = ("-p", "tests.stress.eager_tasks")
-WANTED = [("--editable", "."), ("--group", "test")]
+WANTED = [("--editable", "."), ("--group", "test-core")]
 
 
 def main(arguments: list[str]) -> int:
