@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import asyncpg
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
@@ -47,6 +49,8 @@ _COPIED_AT_ONCE = 5_000
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
 _NO_SUCH_TABLE = "42P01"
+# Types of extensions, and a few of the server's own.
+_NOT_ENCODED = re.compile(r"no binary .* type (?P<name>.+) \(OID (?P<number>\d+)\)")
 
 
 class PostgresEpochSink(StagingEpochSink[T, Writes]):
@@ -151,7 +155,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        async with self._connections.transaction(waits_for_disk=False) as connection:
+        async with self._connections.transaction() as connection:
             return await self._fences.has_own(connection, epoch)
 
     async def close(self) -> None:
@@ -310,10 +314,26 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
                     columns=(RESERVED, *self._columns),
                     records=records(),
                 )
+        except asyncpg.InternalClientError as error:
+            self._refuse_type(error, attempt.types)
+            raise
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             failed = type(error)
         if failed is not None:  # not in the `except`: the error quotes the value
             self._refuse_row(row, failed, attempt.types)
+
+    def _refuse_type(self, error: Exception, types: dict[str, int]) -> None:
+        """Raise a TypeError if it says that asyncpg can't encode a column's type."""
+        found = _NOT_ENCODED.search(str(error))
+        if found is None:
+            return
+        number = int(found["number"])
+        of_it = listed([column for column in self._columns if types[column] == number])
+        msg = (
+            f"column {of_it or 'of arrays'} must be of a type that asyncpg encodes, got"
+            f" {found['name']}, of which PostgresStagedSink takes texts"
+        )
+        raise TypeError(msg) from None
 
     def _refuse_row(
         self, row: Row, error: type[BaseException], types: dict[str, int]

@@ -19,7 +19,7 @@ except ModuleNotFoundError as _error:
 
 from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
-from ._postgres.fences import PUBLISHED, Fences, lock_epoch
+from ._postgres.fences import PUBLISHED, Fences, lock_epoch, wait_for_others
 from ._postgres.left_tables import drop_left
 from ._postgres.staged_rows import StagedRows, mark_of
 from ._postgres.target import column_types, find_target
@@ -237,8 +237,10 @@ class PostgresStagedSink(FromOptions):
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
-        async with self._connections.transaction(waits_for_disk=False) as connection:
-            return await self._fences.has(connection, epoch)
+        async with self._connections.transaction() as connection:
+            if is_there := await self._fences.has(connection, epoch):
+                await wait_for_others(connection)
+        return is_there
 
     async def close(self) -> None:
         """Close the connections; the server undoes unsealed attempts."""
