@@ -57,10 +57,12 @@ _PRIMARY_KEY = """
     SELECT conname::text FROM pg_constraint
     WHERE conrelid = to_regclass($1) AND contype = 'p'"""
 
-# Writes to the log alone. A standby writes none.
+# Writes to the log alone. A standby writes none; and where none is waited for, what is
+# seen is on the disk.
 _IN_LOG = """
     SELECT pg_logical_emit_message(true, 'batchqueue_async', '')
-    WHERE NOT pg_is_in_recovery()"""
+    WHERE current_setting('synchronous_standby_names') <> ''
+        AND NOT pg_is_in_recovery()"""
 
 # Its target and its checkpoint.
 _Found: TypeAlias = list[str | None]
@@ -136,7 +138,7 @@ class Fences:
     async def has_own(self, connection: Connection, epoch: Epoch) -> bool:
         """Return the same; raise if it is the fence of another stream.
 
-        For what forgets the epoch: see `wait_for_others`.
+        The transaction's commit then waits as `wait_for_others` says.
         """
         found = await self._found(connection, epoch)
         if found is None:
@@ -269,11 +271,11 @@ async def _alter(connection: Connection, place: str, change: str) -> None:
 
 
 async def wait_for_others(connection: Connection) -> None:
-    """Have this transaction's commit wait until what it has seen is safe, too.
+    """Have this transaction's commit wait until what it has seen is on standbys, too.
 
     With synchronous replication a commit is seen before a standby has it, once its
-    session is ended or the server is restarted while it waits. A record after it gets
-    there later than it. The transaction has to be one that waits for the disk.
+    session is ended or the server is restarted while it waits. A record that is written
+    later gets there later. The transaction has to be one that waits for the disk.
     """
     await connection.execute(_IN_LOG)
 
