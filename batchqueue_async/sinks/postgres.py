@@ -17,6 +17,7 @@ from batchqueue_async._wording import kind_of
 
 from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
+from ._postgres.deadlocks import despite_deadlocks
 from ._postgres.exact_rows import require_exact, with_decimals
 from ._postgres.fences import EPOCHS, Fences, lock_epoch
 from ._postgres.left_tables import left_tables, scope
@@ -268,6 +269,9 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         return [*with_decimals(rows, self._columns, types)]
 
     async def _publish(self, epoch: Epoch, attempt: Writes) -> None:
+        await despite_deadlocks(lambda: self._publish_once(epoch, attempt))
+
+    async def _publish_once(self, epoch: Epoch, attempt: Writes) -> None:
         staged = attempt.rows
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)

@@ -19,6 +19,7 @@ except ModuleNotFoundError as _error:
 
 from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
+from ._postgres.deadlocks import despite_deadlocks
 from ._postgres.fences import PUBLISHED, Fences, lock_epoch, wait_for_others
 from ._postgres.left_tables import drop_left
 from ._postgres.staged_rows import StagedRows, mark_of
@@ -209,6 +210,9 @@ class PostgresStagedSink(FromOptions):
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Move the rows and add the fence in one transaction."""
         tokens = [*tokens]  # a generator would be empty the second time
+        return await despite_deadlocks(lambda: self._publish_once(epoch, tokens))
+
+    async def _publish_once(self, epoch: Epoch, tokens: list[Token]) -> bool:
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
         async with self._connections.transaction() as connection:
