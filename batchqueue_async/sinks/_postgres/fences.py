@@ -33,6 +33,13 @@ _COLUMNS_TODAY = {*_KNOWN_BY, "checkpoint"}
 # Of a view there is none: it may be made anew any day, over the same table.
 _OID = """(SELECT oid FROM pg_class
     WHERE oid = to_regclass({0}) AND relkind IN ('r', 'p', 'f'))"""
+# Partitions, what inherits, and what a view reads: their rows are that one's, too.
+_PARTS = """(
+    SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass({0})
+    UNION ALL
+    SELECT refobjid FROM pg_depend JOIN pg_rewrite ON pg_rewrite.oid = objid
+    WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass
+        AND ev_class = to_regclass({0}))"""
 # A fence of each epoch stays, under one of few names. So each of these is asked for,
 # which the primary key answers; else an epoch would be looked for among all fences. The
 # limit keeps the server from planning both at once, and reading all after all.
@@ -49,8 +56,7 @@ _OF_EPOCH = """
             AND (target_oid = {1} AND fences_oid = to_regclass($5)
                 OR target = ANY($1::TEXT[])
                 AND (target_oid IS NULL OR fences_oid <> to_regclass($5)
-                    OR target_oid IN
-                        (SELECT inhrelid FROM pg_inherits WHERE inhparent = {1})))
+                    OR target_oid IN {2}))
         LIMIT 1) AS found
     ORDER BY target DESC LIMIT 1"""
 _PRIMARY_KEY = """
@@ -76,10 +82,10 @@ class Fences:
     made again. It notes the oid of the fences, too: if that has changed, the database
     was restored from a dump, so that no oid in it means anything, and names count. They
     also do in fences of versions that knew no oids, and in those of a table that has
-    become a part of the one that has its name now: a partition, or what inherits. A
-    name of a user's stands alone; those of the epoch sinks and of the staged ones count
-    for both. A fence also notes the checkpoint of the stream that the epoch came from,
-    if there is one.
+    become a part of the one that has its name now, such as a partition. A name of a
+    user's stands alone; those of the epoch sinks and of the staged ones count for both.
+    A fence also notes the checkpoint of the stream that the epoch came from, if there
+    is one.
     """
 
     def __init__(self, name: str) -> None:
@@ -158,7 +164,7 @@ class Fences:
         for place, keys in self._places:
             with self._telling_rights(place):
                 found: _Found | None = await connection.fetchval(
-                    _OF_EPOCH.format(place, _OID.format("$4")),
+                    _OF_EPOCH.format(place, _OID.format("$4"), _PARTS.format("$4")),
                     keys,
                     *key_of(epoch),
                     self._target.place,
