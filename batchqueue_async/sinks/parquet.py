@@ -49,13 +49,15 @@ class _Attempt:
 class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     """Writes each epoch as a folder of Parquet files and a manifest.
 
-    The folder is `batchqueue_epoch=<query>-<batch>` in `directory`. What reads a
-    directory of Parquet files (Spark, pyarrow, DuckDB) sees all committed epochs and
+    The folder is `batchqueue_epoch=<query>-<batch>` in `directory`. What passes over
+    names with an underscore, as Spark and pyarrow do, sees all committed epochs and
     nothing else, with a column `batchqueue_epoch` if it knows such names; no column of
-    rows may be called so. In a directory that version 0.1 began it is `epoch`, still.
+    rows may be called so. DuckDB and Polars see the same by `directory/*/*.parquet`;
+    given the directory, they read what waits, too. In one that version 0.1 began the
+    name is `epoch`, still.
 
     Why it is exactly once: an attempt's files are written to a folder whose name starts
-    with an underscore, which readers pass over. `commit` adds the manifest, forces all
+    with an underscore, which those pass over. `commit` adds the manifest, forces all
     of it to the disk, and gives the folder its name in one rename. So the folder is
     data and fence in one; a second rename to the same name fails.
 

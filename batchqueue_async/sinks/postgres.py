@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import asyncpg
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
@@ -15,6 +17,7 @@ from batchqueue_async._wording import kind_of
 
 from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
+from ._postgres.deadlocks import despite_deadlocks
 from ._postgres.exact_rows import require_exact, with_decimals
 from ._postgres.fences import EPOCHS, Fences, lock_epoch
 from ._postgres.left_tables import left_tables, scope
@@ -47,6 +50,8 @@ _COPIED_AT_ONCE = 5_000
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
 _NO_SUCH_TABLE = "42P01"
+# Types of extensions, and a few of the server's own.
+_NOT_ENCODED = re.compile(r"no binary .* type (?P<name>.+) \(OID (?P<number>\d+)\)")
 
 
 class PostgresEpochSink(StagingEpochSink[T, Writes]):
@@ -151,7 +156,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        async with self._connections.transaction(waits_for_disk=False) as connection:
+        async with self._connections.transaction() as connection:
             return await self._fences.has_own(connection, epoch)
 
     async def close(self) -> None:
@@ -264,6 +269,9 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         return [*with_decimals(rows, self._columns, types)]
 
     async def _publish(self, epoch: Epoch, attempt: Writes) -> None:
+        await despite_deadlocks(lambda: self._publish_once(epoch, attempt))
+
+    async def _publish_once(self, epoch: Epoch, attempt: Writes) -> None:
         staged = attempt.rows
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)
@@ -310,10 +318,26 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
                     columns=(RESERVED, *self._columns),
                     records=records(),
                 )
+        except asyncpg.InternalClientError as error:
+            self._refuse_type(error, attempt.types)
+            raise
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             failed = type(error)
         if failed is not None:  # not in the `except`: the error quotes the value
             self._refuse_row(row, failed, attempt.types)
+
+    def _refuse_type(self, error: Exception, types: dict[str, int]) -> None:
+        """Raise a TypeError if it says that asyncpg can't encode a column's type."""
+        found = _NOT_ENCODED.search(str(error))
+        if found is None:
+            return
+        number = int(found["number"])
+        of_it = listed([column for column in self._columns if types[column] == number])
+        msg = (
+            f"column {of_it or 'of arrays'} must be of a type that asyncpg encodes, got"
+            f" {found['name']}, of which PostgresStagedSink takes texts"
+        )
+        raise TypeError(msg) from None
 
     def _refuse_row(
         self, row: Row, error: type[BaseException], types: dict[str, int]

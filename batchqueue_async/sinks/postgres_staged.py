@@ -19,7 +19,8 @@ except ModuleNotFoundError as _error:
 
 from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
-from ._postgres.fences import PUBLISHED, Fences, lock_epoch
+from ._postgres.deadlocks import despite_deadlocks
+from ._postgres.fences import PUBLISHED, Fences, lock_epoch, wait_for_others
 from ._postgres.left_tables import drop_left
 from ._postgres.staged_rows import StagedRows, mark_of
 from ._postgres.target import column_types, find_target
@@ -209,6 +210,9 @@ class PostgresStagedSink(FromOptions):
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Move the rows and add the fence in one transaction."""
         tokens = [*tokens]  # a generator would be empty the second time
+        return await despite_deadlocks(lambda: self._publish_once(epoch, tokens))
+
+    async def _publish_once(self, epoch: Epoch, tokens: list[Token]) -> bool:
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
         async with self._connections.transaction() as connection:
@@ -237,8 +241,10 @@ class PostgresStagedSink(FromOptions):
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
-        async with self._connections.transaction(waits_for_disk=False) as connection:
-            return await self._fences.has(connection, epoch)
+        async with self._connections.transaction() as connection:
+            if is_there := await self._fences.has(connection, epoch):
+                await wait_for_others(connection)
+        return is_there
 
     async def close(self) -> None:
         """Close the connections; the server undoes unsealed attempts."""

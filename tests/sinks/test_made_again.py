@@ -111,6 +111,54 @@ async def test_a_table_that_was_renamed_keeps_its_epochs(database: Database) -> 
     assert await numbers(database, "b") == [2]
 
 
+@pytest.mark.parametrize(
+    "more, join",
+    [
+        ("PARTITION BY RANGE (id)", "ALTER TABLE {0} ATTACH PARTITION old_{0} DEFAULT"),
+        ("", "ALTER TABLE old_{0} INHERIT {0}"),
+        ("", "DROP TABLE {0}; CREATE VIEW {0} AS SELECT id, name FROM old_{0}"),
+    ],
+)
+async def test_a_table_that_became_a_part_of_its_namesake_keeps_its_epochs(
+    postgres: Postgres, caplog: pytest.LogCaptureFixture, more: str, join: str
+) -> None:
+    """As to partition what has rows, or to rename it: the epoch came twice."""
+    for table in ("a", "b"):
+        await postgres.run(TABLE.format(table))
+    await deliver(postgres.sink("a"), FIRST, 1)
+    assert await publish(postgres, "b", FIRST, 1)
+    for table in ("a", "b"):
+        await postgres.run(f"ALTER TABLE {table} RENAME TO old_{table}")
+        await postgres.run(f"{TABLE.format(table)} {more}")
+        for statement in join.format(table).split("; "):
+            await postgres.run(statement)
+
+    await deliver(postgres.sink("a"), FIRST, 1)
+    assert not await publish(postgres, "b", FIRST, 1)
+    await deliver(postgres.sink("a"), SECOND, 2)
+    assert await publish(postgres, "b", SECOND, 2)
+    assert await ids(postgres, "a") == await numbers(postgres, "b") == [1, 2]
+    assert [r for r in caplog.records if r.name == "batchqueue_async"] == []
+
+
+async def test_a_table_with_the_rows_of_before_can_be_given_their_fences(
+    postgres: Postgres,
+) -> None:
+    """As the guide says it."""
+    await postgres.run(TABLE.format("a"))
+    await deliver(postgres.sink("a"), FIRST, 1)
+    await postgres.run("CREATE TABLE new_a (LIKE a)")
+    await postgres.run("INSERT INTO new_a SELECT * FROM a")
+    await postgres.run("DROP TABLE a")
+    await postgres.run("ALTER TABLE new_a RENAME TO a")
+    await postgres.run(
+        "UPDATE batchqueue_epochs SET target_oid = 'a'::regclass WHERE target = 'a'"
+    )
+    await deliver(postgres.sink("a"), FIRST, 1)
+
+    assert await ids(postgres, "a") == [1]
+
+
 async def test_a_fence_of_a_version_without_identities_counts(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

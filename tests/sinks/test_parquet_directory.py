@@ -204,6 +204,20 @@ async def test_a_publish_that_failed_is_called_again(
     await sink.close()
 
 
+async def test_what_waits_is_deeper_than_what_is_committed(tmp_path: Path) -> None:
+    """Not all readers pass over folders whose names start with an underscore."""
+    await write(tmp_path, FIRST, batch(1))
+    sink, staged = ParquetEpochSink[Any](tmp_path), ParquetStagedSink(tmp_path)
+    await sink.begin(SECOND)
+    await sink.write(SECOND, [batch(2)])
+    await sealed(staged, attempt(), 3)
+
+    assert files(sink.folder(FIRST), "*.parquet") == files(tmp_path, "*/*.parquet")
+    assert len(files(tmp_path, "**/*.parquet")) > 1
+    await sink.abort(SECOND)
+    await staged.close()
+
+
 async def test_a_name_of_two_columns_is_refused(tmp_path: Path) -> None:
     """Nobody could read them, with whatever settings."""
     sink = ParquetStagedSink(tmp_path)

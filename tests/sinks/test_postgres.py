@@ -15,6 +15,8 @@ import pytest
 from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from tests.sinks.places import attempt
 from tests.sinks.stores import COLUMNS, PostgresStore, connected
 
 pytestmark = pytest.mark.real_time
@@ -206,6 +208,27 @@ async def test_a_missing_table_is_found_at_the_beginning(
     with pytest.raises(asyncpg.UndefinedTableError, match="missing"):
         await sink.begin(FIRST)
     await sink.close()
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_a_type_that_asyncpg_does_not_know_is_told_by_its_column(
+    postgres_store: PostgresStore, *, is_batch: bool
+) -> None:
+    """As of extensions, such as citext: "the connection can't be used any more"."""
+    async with connected(postgres_store.dsn) as connection:
+        await connection.execute("CREATE TABLE sinks.paid (id INT, euros MONEY)")
+    sink = PostgresEpochSink[Any](postgres_store.dsn, "sinks.paid", ("id", "euros"))
+    rows = pa.record_batch({"id": [1], "euros": ["1.50"]})
+    told = "column euros must be of a type that asyncpg encodes, got money"
+    with pytest.raises(TypeError, match=told):
+        await delivered(sink, FIRST, [rows if is_batch else (1, "1.50")])
+
+    staged, mine = PostgresStagedSink(postgres_store.dsn, "sinks.paid"), attempt()
+    await staged.stage(mine, [rows])
+    assert await staged.publish(mine.epoch, [await staged.seal(mine)])
+    await staged.close()
+    found = await postgres_store.ask("SELECT id, euros::NUMERIC FROM sinks.paid")
+    assert found == [(1, Decimal("1.50"))]
 
 
 async def test_the_loop_runs_while_much_is_written(

@@ -130,13 +130,11 @@ class Connections:
             self.give_back(connection)
 
     @asynccontextmanager
-    async def transaction(
-        self, *, waits_for_disk: bool = True
-    ) -> AsyncIterator[Connection]:
-        """Lend one in a transaction; see `within`."""
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Lend one in a transaction, whose commit waits for the disk; see `within`."""
         async with (
             self.lent() as connection,
-            self.within(connection, waits_for_disk=waits_for_disk),
+            self.within(connection, waits_for_disk=True),
         ):
             yield connection
 

@@ -33,6 +33,13 @@ _COLUMNS_TODAY = {*_KNOWN_BY, "checkpoint"}
 # Of a view there is none: it may be made anew any day, over the same table.
 _OID = """(SELECT oid FROM pg_class
     WHERE oid = to_regclass({0}) AND relkind IN ('r', 'p', 'f'))"""
+# Partitions, what inherits, and what a view reads: their rows are that one's, too.
+_PARTS = """(
+    SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass({0})
+    UNION ALL
+    SELECT refobjid FROM pg_depend JOIN pg_rewrite ON pg_rewrite.oid = objid
+    WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass
+        AND ev_class = to_regclass({0}))"""
 # A fence of each epoch stays, under one of few names. So each of these is asked for,
 # which the primary key answers; else an epoch would be looked for among all fences. The
 # limit keeps the server from planning both at once, and reading all after all.
@@ -48,12 +55,20 @@ _OF_EPOCH = """
         WHERE target = name AND query = $2 AND batch = $3
             AND (target_oid = {1} AND fences_oid = to_regclass($5)
                 OR target = ANY($1::TEXT[])
-                AND (target_oid IS NULL OR fences_oid <> to_regclass($5)))
+                AND (target_oid IS NULL OR fences_oid <> to_regclass($5)
+                    OR target_oid IN {2}))
         LIMIT 1) AS found
     ORDER BY target DESC LIMIT 1"""
 _PRIMARY_KEY = """
     SELECT conname::text FROM pg_constraint
     WHERE conrelid = to_regclass($1) AND contype = 'p'"""
+
+# Writes to the log alone. A standby writes none; and where none is waited for, what is
+# seen is on the disk.
+_IN_LOG = """
+    SELECT pg_logical_emit_message(true, 'batchqueue_async', '')
+    WHERE current_setting('synchronous_standby_names') <> ''
+        AND NOT pg_is_in_recovery()"""
 
 # Its target and its checkpoint.
 _Found: TypeAlias = list[str | None]
@@ -66,9 +81,11 @@ class Fences:
     its oid, which is the same under another name, and another if a table is dropped and
     made again. It notes the oid of the fences, too: if that has changed, the database
     was restored from a dump, so that no oid in it means anything, and names count. They
-    also do in fences of versions that knew no oids. A name of a user's stands alone;
-    those of the epoch sinks and of the staged ones count for both. A fence also notes
-    the checkpoint of the stream that the epoch came from, if there is one.
+    also do in fences of versions that knew no oids, and in those of a table that has
+    become a part of the one that has its name now, such as a partition. A name of a
+    user's stands alone; those of the epoch sinks and of the staged ones count for both.
+    A fence also notes the checkpoint of the stream that the epoch came from, if there
+    is one.
     """
 
     def __init__(self, name: str) -> None:
@@ -125,11 +142,16 @@ class Fences:
         return await self._found(connection, epoch) is not None
 
     async def has_own(self, connection: Connection, epoch: Epoch) -> bool:
-        """Return the same; raise if it is the fence of another stream."""
+        """Return the same; raise if it is the fence of another stream.
+
+        The transaction's commit then waits as `wait_for_others` says.
+        """
         found = await self._found(connection, epoch)
-        if found is not None:
-            require_own(epoch, found[1])
-        return found is not None
+        if found is None:
+            return False
+        require_own(epoch, found[1])
+        await wait_for_others(connection)
+        return True
 
     async def _found(self, connection: Connection, epoch: Epoch) -> _Found | None:
         """Return the fence's target and checkpoint."""
@@ -142,7 +164,7 @@ class Fences:
         for place, keys in self._places:
             with self._telling_rights(place):
                 found: _Found | None = await connection.fetchval(
-                    _OF_EPOCH.format(place, _OID.format("$4")),
+                    _OF_EPOCH.format(place, _OID.format("$4"), _PARTS.format("$4")),
                     keys,
                     *key_of(epoch),
                     self._target.place,
@@ -252,6 +274,16 @@ async def _alter(connection: Connection, place: str, change: str) -> None:
         )
         error.args = (told,)
         raise
+
+
+async def wait_for_others(connection: Connection) -> None:
+    """Have this transaction's commit wait until what it has seen is on standbys, too.
+
+    With synchronous replication a commit is seen before a standby has it, once its
+    session is ended or the server is restarted while it waits. A record that is written
+    later gets there later. The transaction has to be one that waits for the disk.
+    """
+    await connection.execute(_IN_LOG)
 
 
 async def lock_epoch(
