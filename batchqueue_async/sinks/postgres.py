@@ -67,7 +67,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
     What it costs: every row is written twice. First by COPY into an unlogged table,
     which is cheap; a server that crashes empties it, so `commit` counts the rows. Then
     on the server alone, while a commit takes as long as an INSERT of the whole epoch,
-    and waits for the server's disk, whatever `synchronous_commit` says. One small row
+    and waits for the server's disk, also if `synchronous_commit` is off. One small row
     per epoch stays. It needs the right to make tables in the table's schema.
 
     Nothing waits for ever. The server ends a statement that takes longer than

@@ -127,3 +127,24 @@ async def test_an_epoch_is_published_when_its_standby_has_it(
         again = asyncio.create_task(sink.is_published(EPOCH))
     assert await require_waits(primary, again) is (by != "publish")
     await sink.close()
+
+
+@pytest.mark.parametrize(
+    "asked,had", [("off", "on"), ("remote_write", "on"), ("remote_apply",) * 2]
+)
+async def test_who_asks_for_more_than_the_disk_has_it(
+    primary: Primary, asked: str, had: str
+) -> None:
+    """A standby that is read from was to show what was committed, and did not yet."""
+    await primary.run("CREATE TABLE seen (id BIGINT, word TEXT, had TEXT)")
+    setting = "DEFAULT current_setting('synchronous_commit')"
+    await primary.run(f"ALTER TABLE seen ALTER COLUMN had SET {setting}")
+    await primary.run(f"ALTER ROLE CURRENT_USER SET synchronous_commit = {asked}")
+
+    sink = PostgresEpochSink[Any](primary.dsn, "seen", ("id", "word"))
+    await sink.begin(EPOCH)
+    await sink.write(EPOCH, [(1, "one")])
+    await sink.commit(EPOCH)
+    await sink.close()
+
+    assert await primary.run("SELECT had FROM seen") == [had]

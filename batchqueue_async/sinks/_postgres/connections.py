@@ -49,6 +49,10 @@ _GONE = 150.0
 _GIVE_UP = """SELECT set_config('tcp_user_timeout', '{}', true)
     WHERE version() LIKE '%linux%'
         AND current_setting('server_version_num')::INT >= 120000"""
+# Who asks for more has it, so that standbys show what was committed.
+_WAIT_FOR_DISK = """SELECT set_config('synchronous_commit', 'on', true)
+    WHERE current_setting('synchronous_commit') <> 'remote_apply'"""
+_WAIT_FOR_NOTHING = "SET LOCAL synchronous_commit = off"
 # SQLSTATE classes: data exceptions, broken constraints and check options, and what a
 # trigger raises. Their details are rows.
 _OF_ROWS = ("22", "23", "44", "P0")
@@ -149,8 +153,8 @@ class Connections:
         """
         transaction = await self._begun(
             connection,
-            f"synchronous_commit = {'on' if waits_for_disk else 'off'}",
-            self._idle_limit,
+            _WAIT_FOR_DISK if waits_for_disk else _WAIT_FOR_NOTHING,
+            f"SET LOCAL {self._idle_limit}",
         )
         try:
             yield
@@ -166,15 +170,15 @@ class Connections:
     async def begin(self, connection: Connection) -> Transaction:
         """Begin one that may stand still, and does not wait for the disk."""
         # Whatever the server allows others: an attempt waits for its task's next rows.
-        may_pause = "idle_in_transaction_session_timeout = 0"
-        return await self._begun(connection, "synchronous_commit = off", may_pause)
+        may_pause = "SET LOCAL idle_in_transaction_session_timeout = 0"
+        return await self._begun(connection, _WAIT_FOR_NOTHING, may_pause)
 
     async def keep_moving(self, connection: Connection) -> None:
         """Let a transaction stand still no more: it will lock what others need."""
         await connection.execute(f"SET LOCAL {self._idle_limit}")
 
-    async def _begun(self, connection: Connection, *settings: str) -> Transaction:
-        """Begin a transaction, with the settings that its statements need.
+    async def _begun(self, connection: Connection, *statements: str) -> Transaction:
+        """Begin a transaction with these statements: settings that the others need.
 
         They end with it. A pooler may give the server's end of a connection to somebody
         else after each transaction, who would find what was set for the session: no
@@ -183,8 +187,8 @@ class Connections:
         # What others commit while this one waits for a lock must be seen.
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
-        local = [f"SET LOCAL {setting}" for setting in (*self._watched, *settings)]
-        await connection.execute("; ".join([*local, self._give_up]))
+        watched = [f"SET LOCAL {each}" for each in self._watched]
+        await connection.execute("; ".join([*watched, *statements, self._give_up]))
         return transaction
 
     @contextmanager
