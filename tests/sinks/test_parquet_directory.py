@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,7 @@ def as_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         force_here(descriptor)
 
     monkeypatch.setattr(os, "open", open_files)
+    monkeypatch.setattr(shutil, "_use_fd_functions", False)  # As it is there.
     monkeypatch.setattr(os, "fsync", force_if_writable)
     monkeypatch.setattr(staged_file, "_IS_WINDOWS", True)
 

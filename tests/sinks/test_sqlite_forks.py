@@ -14,6 +14,8 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
 ]
 
+# From Python 3.12 on, which warns of each fork beside threads.
+QUIET = "ignore:This process:DeprecationWarning"
 ROWS = 50_000
 """So many that they don't stay in memory: the temporary table has a file."""
 
@@ -56,7 +58,7 @@ def test_parent_and_child_write_what_is_theirs(tmp_path: Path, journal: str) -> 
         database.execute(f"PRAGMA journal_mode = {journal}")
         database.execute("CREATE TABLE items (name TEXT)")
 
-    command = [sys.executable, "-c", PROGRAM, str(path)]
+    command = [sys.executable, "-W", QUIET, "-c", PROGRAM, str(path)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False
     )
