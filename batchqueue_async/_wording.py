@@ -49,7 +49,19 @@ def reason(error: BaseException) -> str:
     """Return how a message shows what somebody else raised; never raising."""
     # Not the error's repr, which may have more: a UnicodeEncodeError's has all text.
     text = _cut(without_secrets(text_of(error)))
+    if isinstance(error, BaseExceptionGroup):
+        # Of itself it says how many there are, and of none what it is.
+        text = f"{text}, such as {reason(_first_in(error))}"
     return f"{type(error).__name__}({repr(text) if text else ''})"
+
+
+def _first_in(error: BaseException) -> BaseException:
+    """Return the first error of a group, and of those in it, that is no group."""
+    while isinstance(error, BaseExceptionGroup):
+        # As in `traceback_of`: a class may make anything of that attribute.
+        members = vars(BaseExceptionGroup)["exceptions"]
+        error = members.__get__(error)[0]
+    return error
 
 
 def text_of(error: BaseException) -> str:

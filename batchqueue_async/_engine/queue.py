@@ -153,8 +153,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         if max_batch_bytes is not None and self._parts.byte_budget is None:
             rule = "None where the queue's config has none of size_of and the like"
             _validation.refuse("max_batch_bytes", rule, max_batch_bytes)
-        if handler_timeout is not None:
-            no_effect.warn_of_timeout(handler, on_error)
+        no_effect.warn_of_options(handler, options, self._parts.config)
         no_effect.warn_of_concurrency(*concurrency_of(handler), self._parts.config)
         settings = self._parts.handlers.settings.but(**options)
         self._parts.layout.register(item_type, handler, weight, settings)

@@ -38,6 +38,15 @@ from .value import Value
 AUTO: Final = "auto"
 """A largest batch that is found by trying."""
 MaxBatch: TypeAlias = int | Literal["auto"] | None
+# Not all are near to a name of ours, and `batch_timeout` is to one that cuts calls off.
+_WAITS: Final = (
+    "flush_interval",
+    "batch_timeout",
+    "max_wait",
+    "max_wait_time",
+    "max_delay",
+    "interval",
+)
 
 
 def require_options(  # noqa: PLR0913 - all that is declared for one handler
@@ -126,9 +135,11 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
 
     _called_elsewhere: ClassVar[dict[str, str]] = {
         "handler": "consumer",
-        "maxsize": "buffer_size",
-        "batch_size": "max_batch",
-        "flush_interval": "linger",
+        **dict.fromkeys(("maxsize", "max_queue_size", "capacity"), "buffer_size"),
+        **dict.fromkeys(("batch_size", "flush_at", "max_items"), "max_batch"),
+        **dict.fromkeys(_WAITS, "linger"),
+        **dict.fromkeys(("workers", "concurrency"), "drain_tasks"),
+        **dict.fromkeys(("retries", "max_retries"), "retry=Retry(attempts=...)"),
         "by_key": "selector=by_key(...)",
         "fair_by": "selector=fair_by(...)",
     }

@@ -8,7 +8,7 @@ machine, on later handlers or on what a function returns is left to
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,7 @@ from batchqueue_async._functions import attribute_of, taker_of
 from .config import AUTO
 from .drain_tasks import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
 from .handler_checks import HOOKS, warn
-from .selectors import KeySelector
+from .selectors import FairSelector, KeySelector
 
 if TYPE_CHECKING:
     from .config import BatchQueueConfig
@@ -33,6 +33,16 @@ def warn_of_config(config: BatchQueueConfig[Any]) -> None:
         warn(f"{setting} has no effect {why}")
     if config.consumer is not None and config.handler_timeout is not None:
         warn_of_timeout(config.consumer, config.on_error, config.on_retry)
+
+
+def warn_of_options(
+    handler: object, options: Mapping[str, Any], config: BatchQueueConfig[Any]
+) -> None:
+    """Warn of what one handler of a queue with this config is declared with."""
+    for setting, why in _beyond_the_buffer(options["max_batch"], config):
+        warn(f"{setting} has no effect {why}")
+    if options["handler_timeout"] is not None:
+        warn_of_timeout(handler, options["on_error"])
 
 
 def warn_of_concurrency(
@@ -73,9 +83,7 @@ def warn_of_timeout(handler: object, *others: object) -> None:
 
 
 def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
-    selector, partitions = config.selector, config.partitions
-    # It is one however many drain tasks there are: two stand for any number.
-    is_alone = not partitions.grows and partitions.resolve(2, 0) == 1
+    selector, is_alone = config.selector, _has_one_partition(config)
     if is_alone and isinstance(selector, KeySelector):
         yield f"selector={selector!r}", "with one partition: there is no choice"
     policy = config.drain_tasks
@@ -86,6 +94,23 @@ def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
         yield f"max_batch={AUTO!r}", "with buffer_size=1: there is no choice"
     if config.rebalancing is not None and config.drain_tasks == _ONE_DRAIN_TASK:
         yield "rebalancing", "with one drain task: there is no other one"
+    yield from _beyond_the_buffer(config.max_batch, config)
+
+
+def _beyond_the_buffer(
+    max_batch: object, config: BatchQueueConfig[Any]
+) -> Iterator[tuple[str, str]]:
+    if not isinstance(max_batch, int) or max_batch <= config.buffer_size:
+        return
+    # With `fair_by` each key has a buffer, and a batch comes from many keys.
+    if _has_one_partition(config) and not isinstance(config.selector, FairSelector):
+        bound = f"buffer_size={config.buffer_size}"
+        yield f"max_batch={max_batch}", f"beyond {bound}: one partition holds no more"
+
+
+def _has_one_partition(config: BatchQueueConfig[Any]) -> bool:
+    # It is one however many drain tasks there are: two stand for any number.
+    return not config.partitions.grows and config.partitions.resolve(2, 0) == 1
 
 
 def _is_sync(call: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import index
+from typing import ClassVar
 
 from batchqueue_async._validation import (
     refuse,
@@ -142,6 +143,16 @@ class Retry(Value):
             attempt as a whole. If a class in `retry_on` fits, too, the class that is
             nearer to the error counts; with one that is in both it is retried first.
     """
+
+    _called_elsewhere: ClassVar[dict[str, str]] = {
+        # Three retries are four attempts.
+        **dict.fromkeys(("retries", "max_retries"), "attempts, with the first one"),
+        "tries": "attempts",
+        **dict.fromkeys(("backoff", "delay"), "wait_initial"),
+        **dict.fromkeys(("max_wait", "max_delay"), "wait_max"),
+        "timeout": "deadline",
+        "exceptions": "retry_on",
+    }
 
     attempts: int = 1
     wait_initial: float = 0.1

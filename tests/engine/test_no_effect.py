@@ -23,6 +23,7 @@ from batchqueue_async import (
     SharedDrainTasks,
     SyncBatchQueue,
     by_key,
+    fair_by,
     in_process,
     in_thread,
 )
@@ -75,6 +76,10 @@ NO_EFFECT: list[tuple[str, dict[str, Any]]] = [
     (
         "max_batch='auto' has no effect with buffer_size=1: there is no choice",
         {"max_batch": "auto", "buffer_size": 1},
+    ),
+    (
+        "max_batch=100000 has no effect beyond buffer_size=10000: one partition holds",
+        {"max_batch": 100_000},
     ),
     (
         "concurrency=9 of in_thread(returns_nothing) has no effect beyond 4",
@@ -133,6 +138,10 @@ EFFECT: list[dict[str, Any]] = [
         "drain_tasks": two,
         "partitions": PartitionPolicy.adaptive(),
     },
+    {"max_batch": 10_000},
+    {"max_batch": 100_000, "partitions": four},
+    {"max_batch": 100_000, "partitions": PartitionPolicy.adaptive()},
+    {"max_batch": 100_000, "selector": fair_by(len)},
     # It may be one on this machine, and several on the next one.
     {
         "rebalancing": rebalancing,
@@ -187,6 +196,15 @@ async def test_a_timeout_of_one_handler_is_warned_of_when_that_is_registered() -
         assert caught[0].filename == __file__
         queue.add_handler(int, is_async, handler_timeout=1.0)
         queue.add_handler(int, in_thread(returns_nothing), handler_timeout=1.0)
+
+
+async def test_a_batch_beyond_the_buffer_is_warned_of_with_its_handler() -> None:
+    async with BatchQueue[Any]("q") as queue:
+        with pytest.warns(UserWarning, match="no effect beyond buffer_size") as caught:
+            queue.add_handler(int, returns_nothing, max_batch=10_001)
+        assert caught[0].filename == __file__
+        queue.add_handler(int, returns_nothing, max_batch=10_000)
+        queue.add_handler(int, returns_nothing, max_batch="auto")
 
 
 async def test_a_manager_says_it_at_the_users_line_too() -> None:

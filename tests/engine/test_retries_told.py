@@ -222,6 +222,17 @@ class TestLog:
         (line,) = [each.getMessage() for each in caplog.records]
         assert "since ConnectionError('its server is away')" in line
 
+    @virtual
+    async def test_a_retry_says_what_a_task_group_of_the_handler_met(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        error = ExceptionGroup("in a TaskGroup", [ConnectionError("it is away")])
+        config = BatchQueueConfig[int](consumer=failing(error), retry=Retry(attempts=2))
+        async with BatchQueue("q", config) as queue:
+            await queue.produce(1)
+        (line,) = [each.getMessage() for each in caplog.records]
+        assert "such as ConnectionError('it is away')" in line
+
 
 class TestCount:
     async def test_each_item_counts_each_time(self) -> None:

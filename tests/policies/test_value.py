@@ -149,12 +149,31 @@ def test_an_unknown_name_is_answered_with_the_one_that_was_meant() -> None:
     [
         ("handler", "consumer"),
         ("maxsize", "buffer_size"),
+        ("max_queue_size", "buffer_size"),
+        ("flush_at", "max_batch"),
+        ("batch_timeout", "linger"),
+        ("max_wait", "linger"),
+        ("max_retries", r"retry=Retry\(attempts=...\)"),
+        ("workers", "drain_tasks"),
         ("fair_by", r"selector=fair_by\(...\)"),
     ],
 )
 def test_a_name_that_others_use_is_answered_with_ours(name: str, meant: str) -> None:
     with pytest.raises(TypeError, match=rf"'{name}'; did you mean {meant}\?$"):
         BatchQueueConfig(**{name: 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("max_retries", "attempts, with the first one"),
+        ("max_wait", "wait_max"),
+        ("timeout", "deadline"),
+    ],
+)
+def test_so_is_one_that_is_given_to_retry(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=rf"'{name}'; did you mean {meant}\?$"):
+        Retry(**{name: 1})  # type: ignore[arg-type]
 
 
 def test_its_signature_is_known() -> None:

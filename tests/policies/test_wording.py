@@ -130,6 +130,17 @@ def test_an_error_is_shown_in_short_without_what_only_its_repr_has() -> None:
     assert reason(ValueError()) == "ValueError()"
 
 
+def test_a_group_of_errors_is_shown_with_one_of_them() -> None:
+    inner = ExceptionGroup("b", [ConnectionError("away"), KeyError(1)])
+    group = ExceptionGroup("a", [inner, ValueError()])
+    assert reason(group) == (
+        """ExceptionGroup("a (2 sub-exceptions), such as ConnectionError('away')")"""
+    )
+    loud = ExceptionGroup("x" * 500, [OSError(f"postgresql://me:{SECRET}@{'x' * 500}")])
+    assert SECRET not in reason(loud)
+    assert len(reason(loud)) < 600
+
+
 def test_a_text_without_secrets_stays_as_it_is() -> None:
     for text in ("https://host/path?q=1", "me@host", "passed", "a: b", "key error"):
         assert without_secrets(text) == text

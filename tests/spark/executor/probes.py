@@ -40,7 +40,9 @@ class OpenFileQueue:
             self._append(path, items)
 
         config = BatchQueueConfig[Any](
-            consumer=consume, buffer_size=self.buffer_size, max_batch=100
+            consumer=consume,
+            buffer_size=self.buffer_size,
+            max_batch=min(100, self.buffer_size),
         )
         return loop_thread.open("files", config)
 
