@@ -85,7 +85,7 @@ class BatchingHandler(logging.Handler):
             which gets them one by one, but no `BatchingHandler`. One that raises loses
             its batch, unless `retry` says otherwise; what it loses is logged by number.
         capacity: How many records wait at most, beside the batch on its way.
-        max_batch: How many records a batch has at most; never more than `capacity`.
+        max_batch: How many records a batch has at most.
         linger: Seconds that a record waits for its batch to fill.
         retry: How often a batch is given to a target that raised; once by default.
             Meanwhile `capacity` records wait, and what comes then is dropped.
@@ -118,8 +118,7 @@ class BatchingHandler(logging.Handler):
             # One for all queues that are opened in turn: only one calls the target.
             consumer=_consumer(target),
             buffer_size=capacity,
-            # The default may be above a small capacity: nobody is to be warned of it.
-            max_batch=min(max_batch, capacity),
+            max_batch=max_batch,
             linger=linger,
             retry=retry or Retry(),
         )

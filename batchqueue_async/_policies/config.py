@@ -37,6 +37,8 @@ from .value import Value
 
 AUTO: Final = "auto"
 """A largest batch that is found by trying."""
+BUFFER_SIZE: Final = 10_000
+"""How many items wait in a partition at most, unless somebody says otherwise."""
 MaxBatch: TypeAlias = int | Literal["auto"] | None
 # Not all are near to a name of ours, and `batch_timeout` is to one that cuts calls off.
 _WAITS: Final = (
@@ -147,7 +149,7 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
     # The defaults are frozen values: one instance serves every queue.
     drain_tasks: DrainTaskPolicy | SharedDrainTasks = DrainTaskPolicy.fixed(1)
     partitions: PartitionPolicy = PartitionPolicy.fixed(1)
-    buffer_size: int = 10_000
+    buffer_size: int = BUFFER_SIZE
     when_full: WhenFull = WhenFull.WAIT
     selector: PartitionSelector[T] = by_type
     consumer: HandlerLike[T] | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._functions import attribute_of, taker_of
 
-from .config import AUTO
+from .config import AUTO, BUFFER_SIZE
 from .drain_tasks import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
 from .handler_checks import HOOKS, warn
 from .selectors import FairSelector, KeySelector
@@ -100,11 +100,13 @@ def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
 def _beyond_the_buffer(
     max_batch: object, config: BatchQueueConfig[Any]
 ) -> Iterator[tuple[str, str]]:
-    if not isinstance(max_batch, int) or max_batch <= config.buffer_size:
+    # Who has chosen a size for the buffer knows what it bounds.
+    if config.buffer_size != BUFFER_SIZE or not isinstance(max_batch, int):
         return
     # With `fair_by` each key has a buffer, and a batch comes from many keys.
-    if _has_one_partition(config) and not isinstance(config.selector, FairSelector):
-        bound = f"buffer_size={config.buffer_size}"
+    is_fair = isinstance(config.selector, FairSelector)
+    if max_batch > BUFFER_SIZE and _has_one_partition(config) and not is_fair:
+        bound = f"buffer_size={BUFFER_SIZE}"
         yield f"max_batch={max_batch}", f"beyond {bound}: one partition holds no more"
 
 

@@ -198,9 +198,7 @@ class TestLinger:
         self, handler: RecordingHandler[int]
     ) -> None:
         config = BatchQueueConfig[int](linger=1000.0, max_batch=100, buffer_size=2)
-        with pytest.warns(UserWarning, match="no effect beyond buffer_size=2"):
-            queue = BatchQueue("q", config)
-        async with queue:
+        async with BatchQueue("q", config) as queue:
             queue.add_handler(int, handler)
             await settle()
             assert queue.produce_nowait(1)

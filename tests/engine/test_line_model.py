@@ -27,9 +27,6 @@ from tests.engine.stepping_loop import SteppingLoop
 from tests.support.oracle import check_accounts, check_settled
 from tests.support.thorough import examples
 
-# Settings are drawn here, whether they have an effect together or not.
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no effect")
-
 
 class Producer:
     """One call of `produce` or `produce_many`; its items are numbered when it runs."""

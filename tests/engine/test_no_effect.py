@@ -139,6 +139,7 @@ EFFECT: list[dict[str, Any]] = [
         "partitions": PartitionPolicy.adaptive(),
     },
     {"max_batch": 10_000},
+    {"max_batch": 1_000, "buffer_size": 10},
     {"max_batch": 100_000, "partitions": four},
     {"max_batch": 100_000, "partitions": PartitionPolicy.adaptive()},
     {"max_batch": 100_000, "selector": fair_by(len)},

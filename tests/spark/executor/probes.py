@@ -40,9 +40,7 @@ class OpenFileQueue:
             self._append(path, items)
 
         config = BatchQueueConfig[Any](
-            consumer=consume,
-            buffer_size=self.buffer_size,
-            max_batch=min(100, self.buffer_size),
+            consumer=consume, buffer_size=self.buffer_size, max_batch=100
         )
         return loop_thread.open("files", config)
 
