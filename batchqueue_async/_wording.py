@@ -19,6 +19,8 @@ from enum import Enum
 from types import GenericAlias, TracebackType, UnionType
 from typing import Any, Final
 
+from batchqueue_async._error_groups import errors_in
+
 _LONGEST: Final = 200
 # More than is shown, so that the end of a password isn't cut off before it is found.
 _LOOKED_AT: Final = 20 * _LONGEST
@@ -51,17 +53,8 @@ def reason(error: BaseException) -> str:
     text = _cut(without_secrets(text_of(error)))
     if isinstance(error, BaseExceptionGroup):
         # Of itself it says how many there are, and of none what it is.
-        text = f"{text}, such as {reason(_first_in(error))}"
+        text = f"{text}, such as {reason(next(errors_in(error)))}"
     return f"{type(error).__name__}({repr(text) if text else ''})"
-
-
-def _first_in(error: BaseException) -> BaseException:
-    """Return the first error of a group, and of those in it, that is no group."""
-    while isinstance(error, BaseExceptionGroup):
-        # As in `traceback_of`: a class may make anything of that attribute.
-        members = vars(BaseExceptionGroup)["exceptions"]
-        error = members.__get__(error)[0]
-    return error
 
 
 def text_of(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import ClassVar
 
+from batchqueue_async._error_groups import errors_in
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
@@ -136,7 +137,8 @@ class Retry(Value):
         wait_max: Seconds that no wait exceeds.
         deadline: Seconds from the first attempt after which no other is due, or None;
             one that is due before may start later, if its drain task is at work then.
-        retry_on: Exceptions worth another attempt; any other fails at once.
+        retry_on: Exceptions worth another attempt; any other fails at once. A group, as
+            of a `TaskGroup`, is worth one if all in it are, or if its class is named.
         split: Halve a batch that failed for good, until what fails is isolated and
             every other item is handled.
         split_on: Exceptions by which a batch is halved at once, without another
@@ -176,6 +178,12 @@ class Retry(Value):
 
     def retries(self, error: BaseException) -> bool:
         """Return whether another attempt as a whole is worth it after this error."""
+        if self._goes_by_members(error):
+            # The positions in a `PartialFailure` may be of one task's share.
+            return all(
+                not isinstance(each, PartialFailure) and self.retries(each)
+                for each in errors_in(error)
+            )
         if isinstance(error, PartialFailure | RetryAfter):
             return True
         if not isinstance(error, self.retry_on):
@@ -186,11 +194,18 @@ class Retry(Value):
 
     def splits(self, error: BaseException) -> bool:
         """Return whether a batch is halved if it gets no other attempt after this."""
+        if self._goes_by_members(error):
+            return any(map(self.splits, errors_in(error)))
         if isinstance(error, PartialFailure | RetryAfter):
             return False
         return isinstance(error, self.split_on) or (
             self.split and isinstance(error, self.retry_on)
         )
+
+    def _goes_by_members(self, error: BaseException) -> bool:
+        """Whether it is a group that no setting names, so that what is in it counts."""
+        named = (*self.retry_on, *self.split_on)
+        return isinstance(error, BaseExceptionGroup) and not isinstance(error, named)
 
     def wait_before(self, attempt: int, random: float) -> float:
         """Return the seconds to wait before an attempt: exponential, fully jittered.
@@ -238,20 +253,38 @@ def checked_answer(error: Exception) -> Exception:
     A subclass may have an `__init__` of its own, which checks nothing.
     """
     try:
-        if isinstance(error, PartialFailure):
-            _ = error.failed
-            if error.retry_after is not None:
-                require_at_least("retry_after", error.retry_after, 0)
-        elif isinstance(error, RetryAfter):
-            require_at_least("seconds", error.seconds, 0)
+        for each in errors_in(error):
+            _check(each)
     except Exception as wrong:  # noqa: BLE001 - a property of the subclass may do anything
         wrong.__cause__ = error
         return wrong
     return error
 
 
+def _check(error: BaseException) -> None:
+    if isinstance(error, PartialFailure):
+        _ = error.failed
+        if error.retry_after is not None:
+            require_at_least("retry_after", error.retry_after, 0)
+    elif isinstance(error, RetryAfter):
+        require_at_least("seconds", error.seconds, 0)
+
+
 def pause_asked_for(error: BaseException | None) -> float:
     """Return the seconds that a handler asks to wait for before a next attempt."""
+    return max(map(_pause, errors_in(error))) if error is not None else 0.0
+
+
+def asks_for_pause(error: BaseException) -> bool:
+    """Whether it does, though it may be for no time."""
+    return any(
+        isinstance(each, RetryAfter)
+        or (isinstance(each, PartialFailure) and each.retry_after is not None)
+        for each in errors_in(error)
+    )
+
+
+def _pause(error: BaseException) -> float:
     if isinstance(error, PartialFailure):
         return error.retry_after or 0.0
     return error.seconds if isinstance(error, RetryAfter) else 0.0

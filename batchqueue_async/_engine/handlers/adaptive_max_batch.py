@@ -32,7 +32,7 @@ from typing import Final
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
 from batchqueue_async._policies.retry import (
     PartialFailure,
-    RetryAfter,
+    asks_for_pause,
     pause_asked_for,
 )
 
@@ -279,6 +279,6 @@ def _trouble(error: BaseException | None) -> LimitReason | None:
     """Return what an error says of the batch's size; None if nothing."""
     if error is None:
         return None
-    if isinstance(error, PartialFailure):
-        return None if error.retry_after is None else "throttled"
-    return "throttled" if isinstance(error, RetryAfter) else "failed"
+    if asks_for_pause(error):
+        return "throttled"
+    return None if isinstance(error, PartialFailure) else "failed"

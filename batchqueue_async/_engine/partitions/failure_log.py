@@ -22,6 +22,7 @@ from typing import Any, Final
 from weakref import ref
 
 from batchqueue_async._engine.partitions.unguarded import UNGUARDED
+from batchqueue_async._error_groups import members_of
 from batchqueue_async._policies.errors import (
     KEPT_BYTES,
     KEPT_FAILURES,
@@ -131,7 +132,6 @@ _ERRORS = 16
 # Whatever the error's class makes of these attributes.
 _cause_of: Final = vars(BaseException)["__cause__"].__get__
 _context_of: Final = vars(BaseException)["__context__"].__get__
-_members_of: Final = vars(BaseExceptionGroup)["exceptions"].__get__
 # Types of objects that are part of the program, and not of an item.
 _SHARED = (
     type,
@@ -185,7 +185,7 @@ def forget_locals(error: BaseException) -> None:
             trace = trace.tb_next
         inner: tuple[Any, ...] = (_cause_of(each), _context_of(each))
         if isinstance(each, BaseExceptionGroup):
-            inner += _members_of(each)
+            inner += members_of(each)
         for other in inner:
             is_known = other is None or any(other is known for known in chain)
             if not is_known and len(chain) < _ERRORS:
