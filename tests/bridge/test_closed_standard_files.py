@@ -1,4 +1,4 @@
-"""A program whose stdin, stdout or stderr is closed, such as a daemon, has its loops."""
+"""A program that has closed stdin, stdout or stderr, as a daemon, has its loops."""
 
 import os
 
