@@ -6,7 +6,7 @@ Otherwise a mistake would fail its first call, which may be at night.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
 from types import CodeType, CoroutineType, FunctionType, MethodType
 from typing import Any, Final
@@ -56,11 +56,15 @@ def is_async(call: object) -> bool:
 
 def runs_later(result: object) -> bool:
     """Whether a call has only made what somebody would have to run, or wait for."""
-    return (
-        inspect.isawaitable(result)
-        or inspect.isgenerator(result)
-        or inspect.isasyncgen(result)
-    )
+    return inspect.isawaitable(result) or is_generated(result)
+
+
+def is_generated(result: object) -> bool:
+    """Whether a call has only made a generator, of which nothing has run.
+
+    Not `inspect.isgenerator`, which does not know those of compiled code (Cython's).
+    """
+    return isinstance(result, Generator | AsyncGenerator)
 
 
 def require_run(result: object) -> None:
