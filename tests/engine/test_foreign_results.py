@@ -1,6 +1,7 @@
-"""A generator of compiled code, such as Cython's, is of no type of Python's own."""
+"""What a handler returns may be a generator, or a coroutine, of a type of others."""
 
-from collections.abc import AsyncGenerator, Callable, Generator
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, NoReturn
 
 import pytest
@@ -33,6 +34,21 @@ class GeneratedAsync(AsyncGenerator[int, Any]):
 
     async def athrow(self, *_: object) -> NoReturn:
         raise StopAsyncIteration
+
+
+class Request(Coroutine[Any, Any, None]):
+    """As aiohttp's, and Cython's coroutines: it runs when somebody awaits it."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield
+
+    def send(self, _: object) -> NoReturn:
+        raise StopIteration
+
+    def throw(self, *_: object) -> NoReturn:
+        raise StopIteration
+
+    def close(self) -> None: ...
 
 
 def generates(_: list[int]) -> object:
@@ -78,3 +94,32 @@ async def test_none_of_it_is_handed_on(handler: Callable[[Any], object]) -> None
         with pytest.raises(DeliveryError, match="then must be no generator function"):
             await queue.flush()
         assert merging.held == 1
+
+
+@every_loop
+@pytest.mark.parametrize("handler_timeout", [None, 1.0])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_request_that_nobody_awaits_never_counts_as_handled(
+    handler_timeout: float | None, *, waits: bool
+) -> None:
+    """`return session.post(...)`: it was never sent."""
+
+    async def forgets_await(_: list[int]) -> object:
+        if waits:
+            await asyncio.sleep(0)
+        return Request()
+
+    told: list[str] = []
+    config = BatchQueueConfig[int](
+        consumer=forgets_await,
+        handler_timeout=handler_timeout,
+        on_error=lambda _, error: told.append(str(error)),
+    )
+    async with BatchQueue("q", config) as queue:
+        assert await queue.produce(1)
+    why = (
+        "an async handler must await what it calls, "
+        "got the coroutine Request as its result, which nothing runs"
+    )
+    assert told == [why]
+    assert check_settled(queue).failed == 1
