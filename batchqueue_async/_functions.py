@@ -6,7 +6,7 @@ Otherwise a mistake would fail its first call, which may be at night.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
 from types import CodeType, CoroutineType, FunctionType, MethodType
 from typing import Any, Final
@@ -56,11 +56,15 @@ def is_async(call: object) -> bool:
 
 def runs_later(result: object) -> bool:
     """Whether a call has only made what somebody would have to run, or wait for."""
-    return (
-        inspect.isawaitable(result)
-        or inspect.isgenerator(result)
-        or inspect.isasyncgen(result)
-    )
+    return inspect.isawaitable(result) or is_generated(result)
+
+
+def is_generated(result: object) -> bool:
+    """Whether a call has only made a generator, of which nothing has run.
+
+    Not `inspect.isgenerator`, which does not know those of compiled code (Cython's).
+    """
+    return isinstance(result, Generator | AsyncGenerator)
 
 
 def require_run(result: object) -> None:
@@ -69,14 +73,18 @@ def require_run(result: object) -> None:
     Nothing of it has run, so what it was made for must not count as done.
     """
     # By its type: any other object may do anything when it is asked for its class.
-    if type(result) is not CoroutineType:
+    if type(result) is CoroutineType:
+        if inspect.getcoroutinestate(result) != inspect.CORO_CREATED:
+            return
+    elif not issubclass(type(result), Coroutine):
         return
-    if inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
-        result.close()
-        rule = "await what it calls"
-        got = f"the coroutine {result.__qualname__} as its result, which nothing runs"
-        msg = f"an async handler must {rule}, got {got}"
-        raise TypeError(msg)
+    # One that is like a coroutine, as aiohttp's requests and what Cython compiles are,
+    # does not say whether it has begun; but nobody returns one that has.
+    result.close()  # type: ignore[attr-defined]
+    rule = "await what it calls"
+    got = f"the coroutine {name_of(result)} as its result, which nothing runs"
+    msg = f"an async handler must {rule}, got {got}"
+    raise TypeError(msg)
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:

@@ -340,12 +340,21 @@ class ThreadUse:
         return own, max(0.0, blocked)
 
 
+def _uncounted_waits() -> float:
+    # Huge: if other threads compute, any wait may have been for the lock.
+    return time.monotonic() * 1e9
+
+
 if sys.platform == "linux":
     from resource import RUSAGE_THREAD, getrusage
 
     def sample() -> Use:
         """Return what the calling thread has used."""
-        waits = getrusage(RUSAGE_THREAD).ru_nvcsw
+        try:
+            waits: float = getrusage(RUSAGE_THREAD).ru_nvcsw
+        except OSError:
+            # A sandbox forbids it, or has it for processes alone.
+            waits = _uncounted_waits()
         return Use(time.thread_time(), time.process_time(), waits)
 
     def queued() -> float:
@@ -367,8 +376,7 @@ else:
 
     def sample() -> Use:
         """Return what the calling thread has used, as far as it is known."""
-        # Huge `waits`: if other threads compute, any wait may have been for the lock.
-        return Use(time.thread_time(), time.process_time(), time.monotonic() * 1e9)
+        return Use(time.thread_time(), time.process_time(), _uncounted_waits())
 
     def queued() -> float:
         """Return the same, which is unknown here."""

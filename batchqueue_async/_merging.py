@@ -13,7 +13,11 @@ from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.draining.partial_failure import require_within
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._functions import require_run, require_sync_function
+from batchqueue_async._functions import (
+    is_generated,
+    require_run,
+    require_sync_function,
+)
 from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import require_batch_function
@@ -228,8 +232,7 @@ class Merging(Generic[T]):
     @staticmethod
     async def _call(then: Callable[[list[T]], object], merged: list[T]) -> None:
         result = then(merged)
-        if inspect.isgenerator(result) or inspect.isasyncgen(result):
-            # The call has only made a generator; its body has not run.
+        if is_generated(result):
             refuse("then", "no generator function", then, TypeError)
         if inspect.isawaitable(result):
             require_run(await result)

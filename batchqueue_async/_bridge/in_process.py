@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
 
 T = TypeVar("T")
+
+_STDIN = "<stdin>"
+"""The file of a program that comes from there, as by `python -`."""
 
 
 def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[T]:
@@ -94,11 +98,23 @@ def _is_main_imported() -> bool:
         # Run by `-m`. `multiprocessing` imports a module, but not the __main__.py of a
         # package, a folder or an archive.
         return spec.name.rpartition(".")[2] != "__main__"
-    return _main_file() not in (None, "<stdin>")
+    return _main_file() is not None
 
 
 def _main_file() -> str | None:
-    return getattr(sys.modules["__main__"], "__file__", None)
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return None if file == _STDIN else file
+
+
+def _forget_stdin() -> None:
+    """Have no process look for a program that Python reads from stdin: it would fail.
+
+    Not for the moment alone: other threads may start processes meanwhile.
+    """
+    main = sys.modules["__main__"]
+    if getattr(main, "__file__", None) == _STDIN:
+        with suppress(AttributeError):
+            del main.__file__
 
 
 def _pickled(handler: object) -> bytes:
@@ -224,6 +240,7 @@ class _Processes:
         if self._main_file is not None and _main_file() is None:
             # The interpreter's exit has removed it; the new process needs it to import.
             sys.modules["__main__"].__file__ = self._main_file
+        _forget_stdin()
         return HandlerProcess(self._label, self._pickled)
 
     def _call(self, process: HandlerProcess, name: str, *arguments: object) -> None:

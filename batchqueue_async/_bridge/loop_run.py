@@ -346,7 +346,7 @@ class LoopRun:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     import importlib.util  # noqa: PLC0415 - slow to import, and rarely needed
 
-    if importlib.util.find_spec("uvloop") is None:
+    if importlib.util.find_spec("uvloop") is None or _lacks_standard_files():
         return None
     try:
         import uvloop  # noqa: PLC0415 - an extra
@@ -360,6 +360,20 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         )
         raise ImportError(msg) from error
     return new_event_loop
+
+
+def _lacks_standard_files() -> bool:
+    """Whether 0, 1 or 2 is closed, or was as Python started, as in a daemon.
+
+    What uvloop opens may get that number then, and libuv aborts a process that has it
+    close one of these.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            return True
+    return None in (sys.__stdin__, sys.__stdout__, sys.__stderr__)
 
 
 def refuse_greenlets(name: str) -> None:

@@ -401,6 +401,33 @@ def test_at_the_interpreters_exit_it_drains_and_ends(
             os.kill(process, 0)
 
 
+FROM_STDIN = """
+import asyncio
+from batchqueue_async import BatchQueue, BatchQueueConfig, in_process
+
+async def main():
+    async with BatchQueue("q", BatchQueueConfig(consumer=in_process(print))) as queue:
+        await queue.produce("one")
+
+asyncio.run(main())
+"""
+
+
+def test_in_a_program_that_comes_from_stdin() -> None:
+    """Its processes looked for a file of the name "<stdin>", and died."""
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=FROM_STDIN,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=120.0,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "['one']\n"
+
+
 def test_through_a_loop_thread(notes: Path) -> None:
     config = BatchQueueConfig[str](consumer=in_process(Handler(notes)))
     with LoopThread() as thread:

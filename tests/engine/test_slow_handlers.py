@@ -472,6 +472,22 @@ def test_what_a_step_took_is_split(
     assert 10.0 < thread.due < 10.1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody counts waits there")
+async def test_a_call_is_not_harmed_where_a_threads_use_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sandbox's filter of system calls: no handler was called, each batch failed."""
+
+    def refuse(_: int) -> NoReturn:
+        raise PermissionError
+
+    monkeypatch.setattr(_loop_time, "getrusage", refuse)
+    handled: list[int] = []
+    async with BatchQueue("q", BatchQueueConfig(consumer=handled.extend)) as queue:
+        await queue.produce_many([1, 2])
+    assert handled == [1, 2]
+
+
 async def test_a_call_is_not_harmed_by_what_refuses_to_read_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

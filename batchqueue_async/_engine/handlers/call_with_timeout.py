@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from inspect import isasyncgen, isawaitable, isgenerator
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
@@ -23,7 +23,7 @@ from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._functions import require_run
+from batchqueue_async._functions import is_generated, require_run
 from batchqueue_async._policies.retry import PartialFailure
 from batchqueue_async._wording import reason, shown
 
@@ -141,7 +141,7 @@ def user_error(error: BaseException, call: HandlerCall | None) -> BaseException:
 
 async def finish(call: object, result: object, timeout: float | None) -> None:
     """Await what a call returned, if that can be awaited."""
-    if isgenerator(result) or isasyncgen(result):
+    if is_generated(result):
         # Nothing of its body has run, so its batch must not count as handled.
         msg = f"a handler must not be a generator function, got {shown(call)}"
         raise TypeError(msg)
