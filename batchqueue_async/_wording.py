@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
 from types import GenericAlias, TracebackType, UnionType
 from typing import Any, Final
 
-from batchqueue_async._error_groups import errors_in
-
 _LONGEST: Final = 200
 # More than is shown, so that the end of a password isn't cut off before it is found.
 _LOOKED_AT: Final = 20 * _LONGEST
+members_of: Final = vars(BaseExceptionGroup)["exceptions"].__get__
+"""What is in a group of errors, whatever its class makes of that attribute."""
 _IN_URLS = r"://\S*@"
 _IN_PAIRS = (
     r"(?i)(\w*(?:passw|pwd|secret|token|api_?key|credential)\w*['\"]?\s*[=:]\s*)"
@@ -55,6 +56,17 @@ def reason(error: BaseException) -> str:
         # Of itself it says how many there are, and of none what it is.
         text = f"{text}, such as {reason(next(errors_in(error)))}"
     return f"{type(error).__name__}({repr(text) if text else ''})"
+
+
+def errors_in(error: BaseException) -> Iterator[BaseException]:
+    """Return the error, or those of a group (a `TaskGroup` raises one), in order."""
+    left = [error]
+    while left:
+        each = left.pop()
+        if isinstance(each, BaseExceptionGroup):
+            left += reversed(members_of(each))
+        else:
+            yield each
 
 
 def text_of(error: BaseException) -> str:

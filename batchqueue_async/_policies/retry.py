@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import ClassVar
 
-from batchqueue_async._error_groups import errors_in
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
@@ -19,7 +18,7 @@ from batchqueue_async._validation import (
     require_iterable,
     require_positive,
 )
-from batchqueue_async._wording import reason
+from batchqueue_async._wording import errors_in, reason
 
 from .value import Value
 

@@ -22,7 +22,6 @@ from typing import Any, Final
 from weakref import ref
 
 from batchqueue_async._engine.partitions.unguarded import UNGUARDED
-from batchqueue_async._error_groups import members_of
 from batchqueue_async._policies.errors import (
     KEPT_BYTES,
     KEPT_FAILURES,
@@ -31,7 +30,7 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     Outcome,
 )
-from batchqueue_async._wording import reason, traceback_of
+from batchqueue_async._wording import members_of, reason, traceback_of
 
 
 class FailureLog:
