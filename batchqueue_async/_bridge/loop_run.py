@@ -43,6 +43,9 @@ _START_WITHIN = 5.0
 # Seconds that the thread gets to end after the draining, even past the deadline.
 _LAST_SECONDS = 1.0
 
+# Seconds that one nap counts at most, while the end is waited for.
+_LONGEST_NAP = 1.0
+
 # Urgency at which a wait for the end is hurried, and given up. A Ctrl-C adds two, any
 # other attempt to end the program one.
 _HURRIED, _GIVEN_UP = 2, 4
@@ -78,6 +81,9 @@ class LoopRun:
         # Whether the interpreter's exit leaves it open until other threads have ended;
         # then whatever opened it closes it.
         self.is_late = False
+        # Seconds past the deadline that a thread has waited. Not by the clock: where
+        # the process was stopped, the loop had no turn in them either.
+        self._late = 0.0
         # Whether queues are opened by whoever comes first, who is not to be seen there.
         self.is_of_all = False
         self._name = name
@@ -258,13 +264,15 @@ class LoopRun:
                 done.wait(1.0 if left is None else min(1.0, left))
                 continue
             # After the deadline a loop that runs tells `on_error` what is left.
-            if self.draining.is_overdue:
+            if self.draining.is_overdue(self._late):
                 return
+            began = monotonic()
             try:
                 watchdog.wait(done.wait, None)
             except BatchQueueError as silence:
                 self._silence = silence
                 return
+            self._late += min(_LONGEST_NAP, monotonic() - began)
         left = self.draining.seconds_left()
         until = monotonic() + max(_LAST_SECONDS, left or 0.0)
         while not self._over.is_set and monotonic() < until:

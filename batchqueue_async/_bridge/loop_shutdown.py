@@ -96,11 +96,9 @@ class LoopShutdown:
             return None
         return max(0.0, self._deadline - monotonic())
 
-    @property
-    def is_overdue(self) -> bool:
-        if self._deadline is None:
-            return False
-        return monotonic() > self._deadline + _GRACE * (1 + len(self.queues()))
+    def is_overdue(self, late: float) -> bool:
+        """Whether so many seconds past the deadline are more than the loop may need."""
+        return late > _GRACE * (1 + len(self.queues()))
 
     def queues(self) -> list[Lifecycle]:
         """Return the loop's queues that are not shut down, in order of their start."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from operator import add, lt, sub
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -30,8 +31,10 @@ Counts = tuple[float, ...]
 """One number; of a histogram those of its classes, and the total."""
 
 _MOST_NAMES: Final = 1_000
-"""Names of which no queue is there whose counts are kept: each may have its own."""
+"""Names of which no queue is there whose counts are kept, as each may have its own;
+and of each queue, names of handlers that it has no more."""
 _OF_PARTS: Final = {"handler", "drain_task"}
+_OF_HANDLERS: Final = "batchqueue.handler."
 
 
 class GrowingCounts:
@@ -88,7 +91,14 @@ class GrowingCounts:
         with self.lock:
             here = {each.identity for each in readings}
             _keep_some(self._seen_elsewhere, here)
-            _keep_some(self._sums, {each.stats.name for each in readings})
+            handlers: dict[str, set[str]] = {}
+            for each in readings:
+                names = {handler.name for handler in each.stats.handlers}
+                handlers.setdefault(each.stats.name, set()).update(names)
+                _keep_some_handlers(self._seen_of(each), names)
+            _keep_some(self._sums, handlers.keys())
+            for queue, names in handlers.items():
+                _keep_some_handlers(self._sums.get(queue, {}), names)
 
     def abandon(self) -> None:
         """Renew the lock in a forked child: whoever had it is not here."""
@@ -98,12 +108,8 @@ class GrowingCounts:
         self, reading: Reading, series: Series, counts: Counts, *, is_of_part: bool
     ) -> Counts:
         """Return the sum with what has come since this queue was seen last."""
-        identity, nothing = reading.identity, (0,) * len(counts)
-        if isinstance(identity, Identity):
-            seen = self._seen.setdefault(identity, {})
-        else:
-            seen = self._seen_elsewhere.setdefault(identity, {})
-            is_of_part = True
+        nothing, seen = (0,) * len(counts), self._seen_of(reading)
+        is_of_part = is_of_part or not isinstance(reading.identity, Identity)
         last = seen.get(series, nothing)
         if any(map(lt, counts, last)):
             if is_of_part:
@@ -119,8 +125,28 @@ class GrowingCounts:
         sums[series] = total = tuple(map(add, total, map(sub, counts, last)))
         return total
 
+    def _seen_of(self, reading: Reading) -> dict[Series, Counts]:
+        if isinstance(reading.identity, Identity):
+            return self._seen.setdefault(reading.identity, {})
+        return self._seen_elsewhere.setdefault(reading.identity, {})
 
-def _keep_some(known: dict[Any, Any], here: set[Any]) -> None:
+
+def _keep_some(known: dict[Any, Any], here: AbstractSet[Any]) -> None:
     gone = [each for each in known if each not in here]
     for each in gone[:-_MOST_NAMES]:
         del known[each]
+
+
+def _keep_some_handlers(known: dict[Series, Counts], here: set[str]) -> None:
+    # A name has a series at least, so most queues need no look at them.
+    if len(known) <= _MOST_NAMES:
+        return
+    of: dict[str, list[Series]] = {}
+    for series in known:
+        metric, labels = series
+        if metric.startswith(_OF_HANDLERS) and len(labels) > 1:
+            of.setdefault(labels[1], []).append(series)
+    gone = [name for name in of if name not in here]
+    for name in gone[:-_MOST_NAMES]:
+        for series in of[name]:
+            del known[series]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,8 @@ _WIDE: Final = 110
 """From so many columns on, those without any figure are shown, too."""
 _TALL: Final = 40
 """From so many lines on, more than the last two events are shown."""
+_LATE: Final = 3.0
+"""A sample is late if the last one is older than so many intervals and seconds."""
 _SLOW: Final = 10
 """Rates below so many items per second are shown with a tenth."""
 
@@ -52,9 +55,14 @@ def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> 
             console.print(Picture(latest))
         return
     picture = None
-    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+    is_live = console.is_terminal
+    # Drawn anew without news, too: of a process that is stopped none come.
+    with Live(
+        console=console, screen=is_live, auto_refresh=is_live, refresh_per_second=1
+    ) as live:
         for sample in samples:
-            picture = Picture(sample, _detailed(sample, picture), console.is_terminal)
+            came = time.monotonic() if is_live else math.inf
+            picture = Picture(sample, _detailed(sample, picture), is_live, came)
             live.update(picture, refresh=True)
     if picture is not None:
         # What was on the live screen is gone, so the last picture is printed.
@@ -72,6 +80,8 @@ class Picture:
     detailed: int | None = None
     """The key of the queue whose details are shown; None for the fullest."""
     fits: bool = False
+    came: float = math.inf
+    """When, by the machine's clock, where another one is to follow."""
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -84,13 +94,21 @@ class Picture:
         height = console.height if self.fits else 100
         rows = min(MOST_ROWS, max(3, height // 2 - 3))
         shown = fullest(queues, rows)
-        yield _queues(shown, count, wide=width >= _WIDE)
+        yield _queues(shown, count, wide=width >= _WIDE, title=self._title)
         told = events[-8:] if height >= _TALL else events[-2:]
         yield _events(told)
         for queue in queues:
             if queue["key"] == key:
                 taken = len(shown) + (count > len(shown)) + 3 + max(1, len(told)) + 2
                 yield _details(queue, max(3, height - taken - 3))
+
+    @property
+    def _title(self) -> Text:
+        late = _LATE * (1 + self.sample["interval"])
+        if time.monotonic() - self.came <= late:
+            return Text("queues")
+        since = f"no news since {_clock(self.sample['time'])}"
+        return Text.assemble("queues, ", (since, "bold red"))
 
 
 def _printable(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -118,7 +136,9 @@ def _detailed(sample: Sample, before: Picture | None = None) -> int | None:
     return key if key in waiting and 2 * waiting[key] >= waiting[most] else most
 
 
-def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
+def _queues(
+    queues: Sequence[Any], count: int, *, wide: bool, title: Text
+) -> RenderableType:
     table = Table(expand=True, box=None, header_style="bold")
     table.add_column("queue", ratio=3, min_width=10, no_wrap=True)
     has_oldest = wide or any(map(_oldest, queues))
@@ -148,7 +168,7 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
         table.add_row(Text("no queues", style="dim"))
     if count > len(queues):
         table.caption = f"and {count - len(queues)} more with less waiting"
-    return Panel(table, title="queues", title_align="left")
+    return Panel(table, title=title, title_align="left")
 
 
 def _oldest(queue: Any) -> str:  # noqa: ANN401 - JSON

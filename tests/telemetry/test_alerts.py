@@ -37,6 +37,53 @@ def test_the_rules_are_rules(tmp_path: Path) -> None:
     subprocess.run([promtool, "check", "rules", path], check=True, capture_output=True)
 
 
+LONG_PAUSES = """
+rule_files: [alerts.yml]
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  input_series:
+  - series: 'batchqueue_items_retried_total{queue="down"}'
+    values: '0+0x9 5+0x29 10+0x29 15+0x29'
+  - series: 'batchqueue_items_in_flight{queue="down"}'
+    values: '0+0x9 5+0x89'
+  - series: 'batchqueue_items_oldest_age_seconds{queue="down"}'
+    values: '0+0x9 0+60x89'
+  - series: 'batchqueue_items_settled_total{queue="down",outcome="handled"}'
+    values: '7+0x99'
+  - series: 'batchqueue_items_retried_total{queue="quiet"}'
+    values: '0+0x9 5+0x89'
+  - series: 'batchqueue_items_in_flight{queue="quiet"}'
+    values: '0+0x9 0+0x89'
+  - series: 'batchqueue_items_oldest_age_seconds{queue="quiet"}'
+    values: '0+0x9 0+60x89'
+  - series: 'batchqueue_items_settled_total{queue="quiet",outcome="handled"}'
+    values: '7+0x9 12+0x89'
+  promql_expr_test:
+"""
+ONLY_DOWN_FIRES = """
+  - expr: count by (queue) (ALERTS{{alertname="{alert}", alertstate="firing"}})
+    eval_time: {minute}m
+    exp_samples: [{{labels: '{{queue="down"}}', value: 1}}]
+"""
+
+
+def test_pauses_of_half_an_hour_do_not_end_an_alert(tmp_path: Path) -> None:
+    """It ended five minutes after each attempt, while nothing was handled."""
+    require_prometheus()
+    (tmp_path / "alerts.yml").write_text(RULES)
+    path = tmp_path / "test.yml"
+    cases = (
+        ONLY_DOWN_FIRES.format(alert="BatchQueueRetryingOnly", minute=minute)
+        for minute in range(18, 99, 6)
+    )
+    path.write_text(LONG_PAUSES + "".join(cases))
+    ran = subprocess.run(
+        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @contextmanager
 def scraped(loop_threads: list[LoopThread]) -> Iterator[int]:
     registry, port = CollectorRegistry(), free_port()

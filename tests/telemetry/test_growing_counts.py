@@ -170,6 +170,34 @@ async def test_names_that_never_come_again_are_forgotten(
 
 
 @pytest.mark.real_time
+async def test_names_of_handlers_that_are_gone_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A queue that lives for long may have thousands of them a day."""
+    monkeypatch.setattr(growing, "_MOST_NAMES", 10)
+    registry = CollectorRegistry()
+    async with BatchQueue[object]("q", BatchQueueConfig(measure_handlers=True)) as q:
+        collector = PrometheusCollector(q)
+        registry.register(collector)
+        q.add_handler(str, store)
+        for number in range(50):
+            kind = type(f"Tenant{number}", (), {})
+            q.add_handler(kind, store)
+            await q.produce_many([kind(), "always here"])
+            await q.flush()
+            list(collector.collect())
+            q.remove_handler(kind)
+            await q.flush()
+        counts = collector._counts
+        for known in (*counts._sums.values(), *counts._seen.values()):
+            names = {labels[1] for name, labels in known if ".handler." in name}
+            assert len(names) == 12, "ten, the last one, and the one that is here"
+        of = {"queue": "q", "handler": "store of str"}
+        found = registry.get_sample_value("batchqueue_handler_items_total", of)
+    assert found == 50
+
+
+@pytest.mark.real_time
 async def test_all_queues_count_that_end_between_two_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,6 +1,8 @@
 """`batchqueue top`: names can be read, rows stay where they are, all fits."""
 
 import io
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
+from batchqueue_async.telemetry import _top
 from batchqueue_async.telemetry._feed import Feed, Sample
 from batchqueue_async.telemetry._top import Picture, show
 
@@ -185,3 +188,33 @@ async def test_one_picture_is_drawn_of_a_process_that_is_killed_in_between() -> 
         file = io.StringIO()
         show(samples, Console(width=80, file=file), once=True)
         assert file.getvalue().count(LONG[0]) == 2, "in the table, and in detail"
+
+
+@pytest.mark.real_time
+async def test_of_a_process_that_is_stopped_it_says_since_when_there_is_no_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its last rates stood there for hours, as if all was well."""
+    monkeypatch.setattr(_top, "_LATE", 0.1)
+    sample, file = await busy_sample(), io.StringIO()
+    told: list[bool] = []
+
+    def samples() -> Iterator[Sample]:
+        yield sample
+        end = time.monotonic() + 30.0
+        while "no news since" not in file.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+        told.append("no news since" in file.getvalue())
+
+    show(samples(), Console(width=100, height=40, file=file, force_terminal=True))
+    assert told == [True]
+    _, _, last = file.getvalue().rpartition("no news since")
+    assert "queues no more" in last, "the last picture has none to wait for"
+    assert "╭─ queues ─" in last
+
+
+async def test_a_picture_that_was_just_taken_is_not_late() -> None:
+    sample = await busy_sample()
+    for came, is_late in ((time.monotonic(), False), (time.monotonic() - 60, True)):
+        lines = drawn(sample, fits=True, came=came)
+        assert ("no news since" in lines[0]) is is_late
