@@ -21,7 +21,7 @@ from batchqueue_async._functions import name_of
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.choices import Offer
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
-from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
+from batchqueue_async._policies.handlers import ErrorFunction, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.retry import Retry
 from batchqueue_async._threads.clock import monotonic
@@ -295,7 +295,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         max_batch: int | Literal["auto"] | None = None,
         linger: float | None = None,
         retry: Retry | None = None,
-        on_error: ErrorHandler[S] | None = None,
+        on_error: ErrorFunction[S] | None = None,
         handler_timeout: float | None = None,
         max_batch_bytes: float | None = None,
     ) -> None:

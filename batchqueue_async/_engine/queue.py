@@ -26,7 +26,7 @@ from batchqueue_async._policies.config import (
     require_options,
 )
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
-from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
+from batchqueue_async._policies.handlers import ErrorFunction, HandlerLike
 from batchqueue_async._policies.items import T, require_item_type
 from batchqueue_async._policies.retry import Retry
 
@@ -110,7 +110,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         max_batch: int | Literal["auto"] | None = None,
         linger: float | None = None,
         retry: Retry | None = None,
-        on_error: ErrorHandler[S] | None = None,
+        on_error: ErrorFunction[S] | None = None,
         handler_timeout: float | None = None,
         max_batch_bytes: float | None = None,
     ) -> None:

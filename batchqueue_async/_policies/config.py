@@ -19,7 +19,7 @@ from .balancing import Rebalancing
 from .choices import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from .handler_checks import require_handler
-from .handlers import ErrorHandler, HandlerLike, RetryHook
+from .handlers import ErrorFunction, HandlerLike, RetryFunction
 from .idle_backoff import IdleBackoff
 from .items import T
 from .partitions import PartitionPolicy, require_policy
@@ -27,8 +27,8 @@ from .retry import Retry
 from .selectors import (
     FairSelector,
     KeySelector,
-    PartitionSelector,
     QueueSelector,
+    Selector,
     by_key,
     by_type,
     fair_by,
@@ -151,7 +151,7 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
     partitions: PartitionPolicy = PartitionPolicy.fixed(1)
     buffer_size: int = BUFFER_SIZE
     when_full: WhenFull = WhenFull.WAIT
-    selector: PartitionSelector[T] = by_type
+    selector: Selector[T] = by_type
     consumer: HandlerLike[T] | None = None
     max_batch: int | Literal["auto"] | None = None
     size_of: Callable[[T], float] | None = None
@@ -163,8 +163,8 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
     retry: Retry = Retry()
     handler_timeout: float | None = None
     slow_handler: float | None = 30.0
-    on_error: ErrorHandler[T] | None = None
-    on_retry: RetryHook[T] | None = None
+    on_error: ErrorFunction[T] | None = None
+    on_retry: RetryFunction[T] | None = None
     measure_handlers: bool = False
     audit: bool = False
     shutdown_timeout: float | None = 30.0

@@ -88,7 +88,7 @@ class ErrorHandler(Protocol[T]):
 
     def __call__(
         self, batch: list[T], error: BaseException, /
-    ) -> Awaitable[None] | None:
+    ) -> Awaitable[object] | object:
         """Deal with the batch; sync or async. Raising here is logged."""
 
 
@@ -97,7 +97,7 @@ class RetryHook(Protocol[T]):
 
     def __call__(
         self, batch: list[T], error: BaseException, attempt: int, wait: float, /
-    ) -> Awaitable[None] | None:
+    ) -> Awaitable[object] | object:
         """Take note; sync or async. Raising here is logged, and changes nothing.
 
         Args:
@@ -111,6 +111,15 @@ class RetryHook(Protocol[T]):
 
 BatchFunction: TypeAlias = Callable[[list[T]], Awaitable[object] | object]
 """A plain callable that takes a batch, sync or async."""
+
+# What the two protocols say, for parameters: mypy takes a lambda's arguments for Any
+# where a protocol is asked for, and then the whole queue's items, without a word.
+ErrorFunction: TypeAlias = Callable[
+    [list[T], BaseException], Awaitable[object] | object
+]
+RetryFunction: TypeAlias = Callable[
+    [list[T], BaseException, int, float], Awaitable[object] | object
+]
 
 HandlerLike: TypeAlias = BatchHandler[T] | SyncBatchHandler[T] | BatchFunction[T]
 """Everything that a queue accepts as a handler."""

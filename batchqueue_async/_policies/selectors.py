@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import refuse, require_int
@@ -153,6 +153,11 @@ class FairSelector(Value, Generic[T, K]):
     def __repr__(self) -> str:
         weight = "" if self.weight is None else f", weight={_name_of(self.weight)}"
         return f"fair_by({_name_of(self.key)}{weight}, quantum={self.quantum})"
+
+
+# What a queue takes. `by_type` fits a `PartitionSelector` of Any, and mypy takes what a
+# lambda gets there for Any: so would be, without a word, all items of such a queue.
+Selector: TypeAlias = QueueSelector | PartitionSelector[T] | Callable[[T, int], int]
 
 
 def fair_by(

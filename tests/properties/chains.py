@@ -18,6 +18,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     IdleBackoff,
     PartitionPolicy,
+    PartitionSelector,
     Rebalancing,
     Retry,
     SharedDrainTasks,
@@ -103,15 +104,17 @@ class Chains:
         if group is not None:
             policy = DrainTaskPolicy.fixed(self.permits[group])
             drain_tasks = SharedDrainTasks(group, policy)
+        selectors: list[PartitionSelector[Item]] = [
+            by_type,
+            lambda _, partitions: chance.randrange(partitions),
+        ]
         config = BatchQueueConfig[Item](
             drain_tasks=drain_tasks,
             partitions=PartitionPolicy.fixed(chance.randint(1, 3)),
             buffer_size=chance.randint(1, 3),
             max_batch=chance.choice([None, 1, 2]),
             linger=chance.choice([0.0, 0.0, 0.05]),
-            selector=chance.choice(
-                [by_type, lambda _, partitions: chance.randrange(partitions)]
-            ),
+            selector=chance.choice(selectors),
             consumer=handler if has_consumer else None,
             idle=IdleBackoff(0.001, 0.01),
             handler_timeout=chance.choice([None, None, 60.0]),

@@ -311,11 +311,51 @@ def configs() -> None:
     BatchQueueConfig[Metric](on_retry=lambda batch, _, n, wait: use(batch[0], n + wait))
     BatchQueueConfig[Metric](on_retry=async_on_error)  # type: ignore[arg-type]
 
+    BatchQueueConfig[Metric](
+        on_error=lambda batch, _: use(batch[0].nope)  # type: ignore[attr-defined]
+    )
+
     BatchQueueConfig[Metric](consumer=takes_strings)  # type: ignore[arg-type]
     BatchQueueConfig[Metric](when_full="wait")  # type: ignore[arg-type]
     BatchQueueConfig[Metric](drain_tasks=2)  # type: ignore[arg-type]
     BatchQueueConfig[Metric](DrainTaskPolicy.fixed(1))  # type: ignore[call-arg]
     config.buffer_size = 1  # type: ignore[misc]
+
+
+def what_the_consumer_says_holds_beside_other_functions() -> None:
+    """Any in their place would hide each wrong item, from `--strict`, too."""
+    assert_type(
+        BatchQueueConfig(consumer=async_function, selector=by_type),
+        BatchQueueConfig[Metric],
+    )
+    assert_type(
+        BatchQueueConfig(consumer=takes_a_sequence, selector=round_robin),
+        BatchQueueConfig[Metric],
+    )
+    by_hand = BatchQueueConfig(
+        consumer=async_function, selector=lambda item, n: len(item.name) % n
+    )
+    assert_type(by_hand, BatchQueueConfig[Metric])
+    told = BatchQueueConfig(
+        consumer=async_function,
+        on_error=lambda batch, error: use(batch[0].value, error),
+        on_retry=lambda batch, error, attempt, wait: use(batch[0].value, attempt),
+    )
+    assert_type(told, BatchQueueConfig[Metric])
+    # Says nothing of items, and is for queues of any.
+    assert_type(BatchQueueConfig(selector=round_robin), BatchQueueConfig[Any])
+
+
+def failed_batches_go_on(dead: BatchQueue[Metric], queue: BatchQueue[Metric]) -> None:
+    config = BatchQueueConfig(
+        consumer=async_function,
+        on_error=lambda batch, error: dead.produce_many(batch),
+        on_retry=lambda batch, error, attempt, wait: len(batch),
+    )
+    assert_type(config, BatchQueueConfig[Metric])
+    queue.add_handler(
+        Metric, async_function, on_error=lambda batch, error: dead.produce_many(batch)
+    )
 
 
 # --- the queue
