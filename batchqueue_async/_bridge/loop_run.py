@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._bridge import at_exit, fork_rest
 from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
+from batchqueue_async._bridge.loop_factory import loop_factory
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.handlers.handler_lock_and_call import handler_call
 from batchqueue_async._engine.manager import BatchQueueManager
@@ -282,7 +283,7 @@ class LoopRun:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 self._loop = runner.get_loop()
                 self.draining = LoopShutdown(self._loop)
                 at_exit.remember(self)
@@ -349,39 +350,6 @@ class LoopRun:
             self._cutting = self._loop.create_task(portal.stop(cancel_remaining=True))
 
         return None if left is None else self._loop.call_later(left, cut_off)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    import importlib.util  # noqa: PLC0415 - slow to import, and rarely needed
-
-    if importlib.util.find_spec("uvloop") is None or _lacks_standard_files():
-        return None
-    try:
-        import uvloop  # noqa: PLC0415 - an extra
-
-        new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    except (ImportError, AttributeError) as error:
-        # A forked child has only half of a module that another thread was importing.
-        msg = (
-            f"uvloop is installed and can't be imported ({error}); if this process was "
-            "forked while a thread was importing it, import uvloop before you fork"
-        )
-        raise ImportError(msg) from error
-    return new_event_loop
-
-
-def _lacks_standard_files() -> bool:
-    """Whether 0, 1 or 2 is closed, or was as Python started, as in a daemon.
-
-    What uvloop opens may get that number then, and libuv aborts a process that has it
-    close one of these.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            return True
-    return None in (sys.__stdin__, sys.__stdout__, sys.__stderr__)
 
 
 def refuse_greenlets(name: str) -> None:

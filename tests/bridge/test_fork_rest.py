@@ -335,7 +335,7 @@ def test_the_log_says_that_a_loop_has_failed(
 
     selector = Selector()
     factory = partial(asyncio.SelectorEventLoop, selector)
-    monkeypatch.setattr(loop_run, "_loop_factory", lambda: factory)
+    monkeypatch.setattr(loop_run, "loop_factory", lambda: factory)
 
     async def fail(_: list[int]) -> None:
         selector.is_failing = True
