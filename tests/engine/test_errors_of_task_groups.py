@@ -33,6 +33,8 @@ class Handler:
                 tasks.create_task(self._raise(error))
 
     async def _raise(self, error: Exception) -> None:
+        # An eager task would raise as it is made, and the group take no other.
+        await asyncio.sleep(0)
         raise error
 
 
