@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-import asyncpg
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
@@ -22,7 +21,13 @@ from ._postgres.exact_rows import require_exact, with_decimals
 from ._postgres.fences import EPOCHS, Fences, lock_epoch
 from ._postgres.left_tables import left_tables, scope
 from ._postgres.staging_table import StagingTable
-from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
+from ._postgres.target import (
+    LONGEST_NAME,
+    NotEncoded,
+    Target,
+    column_types,
+    find_target,
+)
 from .checks import (
     RESERVED,
     listed,
@@ -318,7 +323,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
                     columns=(RESERVED, *self._columns),
                     records=records(),
                 )
-        except asyncpg.InternalClientError as error:
+        except NotEncoded as error:
             self._refuse_type(error, attempt.types)
             raise
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
 
 from ..names import as_sql_reads, quoted
 
@@ -25,6 +27,8 @@ _TYPES = """
     )
     SELECT name, type FROM based JOIN pg_type ON oid = type WHERE typtype <> 'd'
     ORDER BY number"""
+NotEncoded: Final = asyncpg.InternalClientError
+"""What asyncpg raises for a column of a type that it can't encode, among others."""
 # Longer ones are cut off by the server, so that two may become one.
 LONGEST_NAME = 63
 
