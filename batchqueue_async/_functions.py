@@ -6,9 +6,9 @@ Otherwise a mistake would fail its first call, which may be at night.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import Callable
 from functools import partial
-from types import CodeType, CoroutineType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from batchqueue_async._validation import refuse
@@ -52,39 +52,6 @@ def is_async(call: object) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
     )
-
-
-def runs_later(result: object) -> bool:
-    """Whether a call has only made what somebody would have to run, or wait for."""
-    return inspect.isawaitable(result) or is_generated(result)
-
-
-def is_generated(result: object) -> bool:
-    """Whether a call has only made a generator, of which nothing has run.
-
-    Not `inspect.isgenerator`, which does not know those of compiled code (Cython's).
-    """
-    return isinstance(result, Generator | AsyncGenerator)
-
-
-def require_run(result: object) -> None:
-    """Refuse a coroutine that an async function has made and returned, not awaited.
-
-    Nothing of it has run, so what it was made for must not count as done.
-    """
-    # By its type: any other object may do anything when it is asked for its class.
-    if type(result) is CoroutineType:
-        if inspect.getcoroutinestate(result) != inspect.CORO_CREATED:
-            return
-    elif not issubclass(type(result), Coroutine):
-        return
-    # One that is like a coroutine, as aiohttp's requests and what Cython compiles are,
-    # does not say whether it has begun; but nobody returns one that has.
-    result.close()  # type: ignore[attr-defined]
-    rule = "await what it calls"
-    got = f"the coroutine {name_of(result)} as its result, which nothing runs"
-    msg = f"an async handler must {rule}, got {got}"
-    raise TypeError(msg)
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:

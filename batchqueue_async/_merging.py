@@ -13,11 +13,7 @@ from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.draining.partial_failure import require_within
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._functions import (
-    is_generated,
-    require_run,
-    require_sync_function,
-)
+from batchqueue_async._functions import require_sync_function
 from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import require_batch_function
@@ -28,6 +24,7 @@ from batchqueue_async._policies.retry import (
     checked_answer,
     pause_asked_for,
 )
+from batchqueue_async._results import await_returned, is_generated, require_done
 from batchqueue_async._validation import (
     refuse,
     require_int,
@@ -235,7 +232,9 @@ class Merging(Generic[T]):
         if is_generated(result):
             refuse("then", "no generator function", then, TypeError)
         if inspect.isawaitable(result):
-            require_run(await result)
+            await await_returned(await result)
+        else:
+            require_done(result)
 
     def _keep(self, rest: dict[Hashable, T], since: float, pause: float) -> None:
         """Hold what was not handed on, in front of what has come since."""

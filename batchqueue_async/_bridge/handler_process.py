@@ -19,8 +19,9 @@ from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._bridge.at_exit import drain_before_multiprocessing_ends
-from batchqueue_async._functions import attribute_of, runs_later, taker_of
+from batchqueue_async._functions import attribute_of, taker_of
 from batchqueue_async._policies.errors import BatchQueueError, ProcessDied
+from batchqueue_async._results import runs_later
 from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._wording import add_note, kind_of, reason
 

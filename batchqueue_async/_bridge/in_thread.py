@@ -19,13 +19,13 @@ from batchqueue_async._functions import (
     attribute_of,
     is_async,
     name_of,
-    runs_later,
     taker_of,
 )
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
+from batchqueue_async._results import runs_later
 from batchqueue_async._validation import require_int
-from batchqueue_async._wording import shown
+from batchqueue_async._wording import kind_of, shown
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.worker import Workers
@@ -202,7 +202,11 @@ class InThread(Attached):
         if runs_later(result):
             if inspect.iscoroutine(result):
                 result.close()
-            _refuse_async(call, "thread")
+            if inspect.isawaitable(result):
+                _refuse_async(call, "thread")
+            told = kind_of(result)
+            msg = f"handler must be blocking to run in a thread, it returned {told}"
+            raise TypeError(msg)
 
     async def _call(
         self, function: Callable[[], tuple[object, BaseException | None]]

@@ -26,8 +26,8 @@ class BatchHandler(Protocol[T]):
         """Take a batch: a fresh list, which the handler may keep or change.
 
         Raising fails this batch alone: it goes to `on_error`, or to a retry. What it
-        returns is not looked at, but for a coroutine that was not awaited: that fails
-        it, too.
+        returns is not looked at, unless it is work that is not done: a future is
+        awaited; a coroutine or generator, which nobody runs, fails the batch, too.
         """
 
 

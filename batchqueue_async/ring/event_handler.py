@@ -13,6 +13,7 @@ from types import MethodType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from batchqueue_async._functions import attribute_of, is_generator_function, takes
+from batchqueue_async._results import require_done
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
@@ -123,6 +124,7 @@ def refuse_generated(result: object) -> None:
     if isinstance(result, Generator | AsyncGenerator):
         msg = f"a handler must not be a generator function, it returned {shown(result)}"
         raise TypeError(msg)
+    require_done(result)
 
 
 def require_exception_handler(on_error: object) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
-from batchqueue_async._functions import require_run
+from batchqueue_async._results import await_returned
 
 from .errors import (
     ExceptionHandler,
@@ -188,7 +188,7 @@ class EventProcessor(Generic[E]):
                 if result is not None and isawaitable(result):
                     self._passed = sequence - 1
                     if (returned := await result) is not None:
-                        require_run(returned)
+                        await await_returned(returned)
                     if task is not None and task.cancelling() and self.is_to_end():
                         # It has swallowed that: the rest of the batch would hold up
                         # the end. It is cancelled again before its next one.
@@ -281,7 +281,7 @@ async def _finish(result: object) -> None:
     if result is None:
         return
     if isawaitable(result):
-        require_run(await result)
+        await await_returned(await result)
     else:
         refuse_generated(result)
 

@@ -480,6 +480,34 @@ async def test_a_coroutine_that_nobody_awaits_is_told_as_an_error() -> None:
     assert all(why in text for text, _ in told)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_work_that_is_not_done_is_told_as_an_error(*, is_async: bool) -> None:
+    """A future is awaited; `map(...)` has called nothing."""
+    told: list[tuple[str, int]] = []
+
+    async def store(value: Event) -> None:
+        await asyncio.sleep(0)
+        raise ValueError(value.value)
+
+    def begins(event: Event, sequence: int, _: bool) -> object:
+        if sequence:
+            return map(store, [event])
+        return asyncio.ensure_future(store(event))
+
+    async def forgets_await(event: Event, sequence: int, is_last: bool) -> object:
+        return begins(event, sequence, is_last)
+
+    disruptor = small(4)
+    disruptor.handle_events_with(forgets_await if is_async else begins)
+    disruptor.handle_exceptions_with(
+        lambda error, sequence, _: told.append((str(error), sequence))
+    )
+    async with disruptor as ring:
+        await ring.publish_events(fill, "ab")
+    assert told[0] == ("a", 0)
+    assert "got a map as its result" in told[1][0]
+
+
 async def test_hooks_that_raise_go_to_the_exception_handler() -> None:
     calls: list[tuple[str, int, object]] = []
 

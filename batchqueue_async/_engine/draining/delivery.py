@@ -38,7 +38,6 @@ from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.item_types import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
-from batchqueue_async._functions import require_run
 from batchqueue_async._policies.retry import PartialFailure, checked_answer
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ class InFlight(Generic[T]):
             if type(result) is CoroutineType and registration.timeout is None:
                 rest = call.run(result, registration)
                 if rest is not None and (returned := await rest) is not None:
-                    require_run(returned)
+                    await detector.calls.finish(call, returned)
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `user_error` raises others

@@ -23,8 +23,8 @@ from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._functions import is_generated, require_run
 from batchqueue_async._policies.retry import PartialFailure
+from batchqueue_async._results import await_returned, is_generated, require_done
 from batchqueue_async._wording import reason, shown
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
             await _noted(result)
         else:
             await _within(timeout, result)
+    else:
+        require_done(result)
 
 
 async def _noted(awaitable: Awaitable[object]) -> None:
@@ -157,13 +159,14 @@ async def _noted(awaitable: Awaitable[object]) -> None:
     call = current_call()
     if call is not None and call.coroutine is None:
         if isinstance(awaitable, Coroutine):
-            if (rest := call.first_step(awaitable)) is not None:
-                await rest
+            rest = call.first_step(awaitable)
+            if rest is not None and (returned := await rest) is not None:
+                await call.detector.calls.finish(call, returned)
             return
         call.end_step()
         call.end_step_to_wait()
     if (returned := await awaitable) is not None:
-        require_run(returned)
+        await await_returned(returned)
 
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:

@@ -18,7 +18,6 @@ from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from batchqueue_async._functions import require_run
 from batchqueue_async._loop_time import LONG_AGO
 
 if TYPE_CHECKING:
@@ -277,9 +276,9 @@ class HandlerCall:
         try:
             waits_for = running.send(None)
         except StopIteration as end:
-            if end.value is not None:
-                require_run(end.value)
-            return None
+            if end.value is None:
+                return None
+            return self.detector.calls.finish(self, end.value)
         finally:
             if monotonic() - self.step_began > HELD_UP:
                 self.end_step()

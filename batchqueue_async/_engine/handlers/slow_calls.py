@@ -22,9 +22,9 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HELD_UP,
     HandlerCall,
 )
-from batchqueue_async._functions import require_run
 from batchqueue_async._log import RepeatedFailures, logger
 from batchqueue_async._loop_time import ThreadUse
+from batchqueue_async._results import await_returned, is_future
 
 # A timer may fire a tick of the loop's clock early.
 _EARLY: Final = 0.002
@@ -36,7 +36,7 @@ def in_steps(
     running: Coroutine[Any, Any, object],
     call: HandlerCall,
     waits_for: object,
-) -> Generator[Any, Any, None]:
+) -> Generator[Any, Any, object]:
     """Await a coroutine, as `await` itself does, and note the steps in its call.
 
     It begins with the first wait. It makes a quick call a tenth slower, so not all are
@@ -57,15 +57,21 @@ def in_steps(
         try:
             waits_for = step(argument)
         except StopIteration as end:
-            if end.value is not None:
-                require_run(end.value)
-            return
+            return end.value
         finally:
             # An error that was thrown in keeps this frame by its traceback, and so what
             # is here.
             argument = None
             if monotonic() - call.step_began > HELD_UP:
                 call.end_step()
+
+
+async def finish(call: HandlerCall, returned: object) -> None:
+    """Await what its coroutine has returned, if that is a future."""
+    if is_future(returned):
+        call.end_step()
+        call.end_step_to_wait()
+    await await_returned(returned)
 
 
 class RunningCalls:
@@ -85,6 +91,7 @@ class RunningCalls:
     )
 
     in_steps = staticmethod(in_steps)
+    finish = staticmethod(finish)
 
     def __init__(
         self, name: str, slow: float | None, failures: RepeatedFailures
