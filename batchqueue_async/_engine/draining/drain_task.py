@@ -119,6 +119,7 @@ class DrainTask(Generic[T]):
                         return
                     self.in_flight.task = task
                     self.in_flight.recover()
+                    self.nap.is_over_next_turn = False
                     try:
                         await self._run_cycles()
                     except BaseException:
@@ -166,7 +167,9 @@ class DrainTask(Generic[T]):
             waiting = self._waiting_now() if items <= 1 else None
             if waiting is None or (found and waiting):
                 self._turn.note_yield()
+                self.nap.is_over_next_turn = True
                 yield
+                self.nap.is_over_next_turn = False
                 self._turn.note_resume()
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, found=found)

@@ -189,7 +189,7 @@ class Partition(ProducersQueue[T]):
                 if self.is_closed or self.is_changing or self.line.head:
                     return 0
                 count = len(self.items)
-                if count >= self.full_at:
+                if count >= self.full_at or self.line.is_kept:
                     return 0
                 before = self.accounts.taken_out + count
                 self.is_changing = True
@@ -351,7 +351,7 @@ class Partition(ProducersQueue[T]):
 
     def serve_line(self) -> None:
         """Let waiting producers in, as far as there is room for them."""
-        if self.line.head and not self.is_closed:
+        if self.line.head and not (self.is_closed or self.line.is_kept):
             self.is_changing = True
             try:
                 self._fill_from_line()
@@ -386,7 +386,7 @@ class Partition(ProducersQueue[T]):
 
     def _set_limits(self) -> None:
         is_empty_edge = self.is_open_to_threads and not self.items
-        if is_empty_edge or self.line.head or self.is_closed:
+        if is_empty_edge or self.is_closed or self.line.head or self.line.is_kept:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
             return

@@ -54,12 +54,15 @@ class ProducersQueue(asyncio.Queue[T]):
             self.is_closed
             or self.is_changing
             or self.line.head
+            or self.line.is_kept
             or len(self.items) >= self.full_at
         )
 
     def waiting_producers(self) -> int:
         """Return how many wait for room here."""
-        return 0 if self.line.head is None else len(self.line)
+        line = self.line
+        in_line = 0 if line.head is None else len(line)
+        return in_line + line.is_kept
 
     def is_in(self, other: Partition[Any]) -> bool:
         """Whether a take from `other` makes room here."""
