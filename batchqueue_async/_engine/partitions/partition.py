@@ -250,7 +250,7 @@ class Partition(ProducersQueue[T]):
             self.taken_from = self.accounts.take(len(taken))
             if self.ages.clock is not None and not self.items:
                 self.ages.forget()
-            if self.has_fast_path and not self.items:
+            if (self.has_fast_path or self.line.is_kept) and not self.items:
                 self.limit = self.guarded_limit = 0
             elif self.line.head:
                 self.serve_line()
