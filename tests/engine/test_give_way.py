@@ -49,11 +49,17 @@ def putting(partition: Partition[int], item: int) -> asyncio.Task[bool]:
     return asyncio.create_task(put())
 
 
+async def begun(partition: Partition[int], producers: int = 1) -> None:
+    """Let so many come as far as waiting: eager tasks are there already."""
+    while partition.waiting_producers() < producers:
+        await turns(1)
+
+
 @every_loop
 async def test_it_is_in_after_one_turn_without_a_place_in_the_line() -> None:
     partition = full_and_taken_from_next()
     producer = putting(partition, 3)
-    await turns(1)
+    await begun(partition)
     assert partition.line.head is None
     assert partition.line.is_kept
     assert partition.waiting_producers() == 1
@@ -72,7 +78,7 @@ async def test_nobody_overtakes_it(*, is_taken: bool) -> None:
     """Whatever room there is, and also if there is none when its turn has come."""
     partition = full_and_taken_from_next()
     first = putting(partition, 3)
-    await turns(1)
+    await begun(partition)
     if is_taken:
         partition.take(None)
     assert not partition.has_room
@@ -101,8 +107,7 @@ async def test_cancelled_it_leaves_nothing_and_its_room_is_the_next_one_s(
     partition = full_and_taken_from_next()
     first, second = putting(partition, 3), putting(partition, 4)
     if not is_taken_first:
-        await turns(1)
-        assert partition.waiting_producers() == 2
+        await begun(partition, 2)
     partition.take(None)
     first.cancel()
     await asyncio.wait({first})
@@ -133,7 +138,7 @@ async def test_the_owner_is_told_before_it_is_in() -> None:
     partition = full_and_taken_from_next()
     owner: Any = partition.owner
     producer = putting(partition, 3)
-    await turns(1)
+    await begun(partition)
     partition.take(None)
     owner.has_news = False
     assert await producer
@@ -146,7 +151,7 @@ async def test_what_changes_meanwhile_is_looked_at() -> None:
     for change in (watched, lingering, opened_to_threads):
         partition = full_and_taken_from_next()
         producer = putting(partition, 3)
-        await turns(1)
+        await begun(partition)
         change(partition)
         assert await producer
         assert not partition.has_fast_path
@@ -179,7 +184,7 @@ async def test_nobody_gives_way_in_a_paused_partition() -> None:
     partition = full_and_taken_from_next()
     pause(partition, partition)
     producer = putting(partition, 3)
-    await turns(1)
+    await begun(partition)
     assert partition.line.head is not None
     resume(partition, partition)
     partition.take(None)
@@ -190,7 +195,7 @@ async def test_nobody_gives_way_in_a_paused_partition() -> None:
 async def test_closed_meanwhile_the_item_is_not_accepted() -> None:
     partition = full_and_taken_from_next()
     first = putting(partition, 3)
-    await turns(1)
+    await begun(partition)
     second = putting(partition, 4)
     partition.take(None)
     partition.close()
@@ -203,12 +208,12 @@ async def test_closed_meanwhile_the_item_is_not_accepted() -> None:
 async def test_where_several_wait_they_stand_in_line_until_one_does_again() -> None:
     partition = full_and_taken_from_next()
     producers = [putting(partition, item) for item in (3, 4)]
-    await turns(1)
+    await begun(partition, 2)
     partition.take(None)
     assert all(await asyncio.gather(*producers))
     for gives_way in (False, True):
         producer = putting(partition, 5)
-        await turns(1)
+        await begun(partition)
         assert partition.line.is_kept == gives_way
         partition.take(None)
         assert await producer
