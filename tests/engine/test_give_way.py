@@ -99,6 +99,22 @@ async def test_nobody_overtakes_it(*, is_taken: bool) -> None:
 
 
 @every_loop
+@pytest.mark.parametrize("others", [0, 1])
+async def test_the_room_that_a_part_of_a_batch_leaves_is_kept_for_it(
+    others: int,
+) -> None:
+    partition = full_and_taken_from_next()
+    producers = [putting(partition, item) for item in range(3, 4 + others)]
+    await begun(partition, 1 + others)
+    assert partition.take(1) == [1]
+    assert partition.limit == partition.guarded_limit == 0
+    assert await producers[0]
+    assert partition.items == [2, 3]
+    partition.take(None)
+    assert all(await asyncio.gather(*producers))
+
+
+@every_loop
 @pytest.mark.parametrize("is_taken_first", [False, True])
 async def test_cancelled_it_leaves_nothing_and_its_room_is_the_next_one_s(
     *, is_taken_first: bool
