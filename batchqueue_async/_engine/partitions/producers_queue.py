@@ -61,8 +61,7 @@ class ProducersQueue(asyncio.Queue[T]):
     def waiting_producers(self) -> int:
         """Return how many wait for room here."""
         line = self.line
-        in_line = 0 if line.head is None else len(line)
-        return in_line + line.is_kept
+        return len(line) + line.is_kept if line.head or line.is_kept else 0
 
     def is_in(self, other: Partition[Any]) -> bool:
         """Whether a take from `other` makes room here."""
