@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -29,6 +30,13 @@ from batchqueue_async.telemetry._source import PATIENCE, Target
 _MOST_VIEWERS = 8
 _LAST_SECONDS = 0.5
 """For the last sample, when a view is closed."""
+# Why nobody can be let in now, though later: Linux says so of files even while nobody
+# asks to be.
+_PASSING = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+)
+_AGAIN = 0.5
+"""Seconds until it is tried again."""
 
 
 def open_view(
@@ -141,23 +149,35 @@ class OpenView:
         while not self._closed.is_set():
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                break
-            viewers = [each for each in viewers if each.is_alive()]
-            if len(viewers) == _MOST_VIEWERS:
-                connection.close()
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    break
+                self._closed.wait(_AGAIN)
                 continue
-            viewer = threading.Thread(
-                target=self._serve,
-                args=(connection,),
-                name="batchqueue viewer",
-                daemon=True,
-            )
-            viewers.append(viewer)
-            self._viewed.add(connection)
-            viewer.start()
+            viewers = [each for each in viewers if each.is_alive()]
+            viewer = self._begin(connection) if len(viewers) < _MOST_VIEWERS else None
+            if viewer is None:
+                connection.close()
+            else:
+                viewers.append(viewer)
         for viewer in viewers:
             viewer.join()
+
+    def _begin(self, connection: socket.socket) -> threading.Thread | None:
+        """Start to serve a viewer; return None if there can be no more threads."""
+        viewer = threading.Thread(
+            target=self._serve,
+            args=(connection,),
+            name="batchqueue viewer",
+            daemon=True,
+        )
+        self._viewed.add(connection)
+        try:
+            viewer.start()
+        except RuntimeError:
+            self._viewed.discard(connection)
+            return None
+        return viewer
 
     def _serve(self, connection: socket.socket) -> None:
         # A viewer who does not read must not keep a thread.
