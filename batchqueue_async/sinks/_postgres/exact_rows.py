@@ -33,6 +33,7 @@ def _has_nanoseconds(value: object) -> bool:
 
 # NUMERIC, its arrays, NUMRANGE and NUMMULTIRANGE.
 _NUMERICS = frozenset((1700, 1231, 3906, 4532))
+_WITHOUT_FLOATS = frozenset((Decimal, int, str, type(None)))
 
 
 class _Rule(NamedTuple):
@@ -103,7 +104,7 @@ def with_decimals(
         place
         for place, column in enumerate(columns)
         if types.get(column) in _NUMERICS
-        and any(_has_float(row[place]) for row in rows)
+        and not {type(row[place]) for row in rows} <= _WITHOUT_FLOATS
     ]
     if not places:
         return rows
@@ -112,12 +113,6 @@ def with_decimals(
         for place in places:
             row[place] = _with_decimals(row[place])
     return made
-
-
-def _has_float(value: object) -> bool:
-    if not _has_parts(value):
-        return isinstance(value, float)
-    return any(isinstance(each, float) for each in _elements([value]))
 
 
 def _has_parts(value: object) -> bool:
