@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -199,21 +200,34 @@ def _send(connection: socket.socket, sample: Sample) -> None:
     connection.sendall(line.encode())
 
 
+_FIRST_SECONDS = 15.0
+"""For the first sample, which a process sends at once: its loops need half a second."""
+
+
 def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
     """Yield the samples that a process sends over its socket, until it ends.
 
     Raises:
-        BatchQueueError: Nobody serves there, or too many look already.
+        BatchQueueError: Nobody serves there, or too many look already, or the process
+            does not answer.
     """
     has_come = False
     with _unix_socket() as connection:
+        connection.settimeout(_FIRST_SECONDS)
         try:
             connection.connect(os.fspath(path))
+        except BlockingIOError as error:  # as many wait already as the system lets
+            raise _silent(path) from error
         except OSError as error:
             msg = f"no process shows its queues at {os.fspath(path)!r}: {error}"
             raise BatchQueueError(msg) from error
         with connection.makefile("r", encoding="utf-8") as lines:
-            for line in lines:
+            try:
+                first = next(lines, "")
+            except TimeoutError as error:
+                raise _silent(path) from error
+            connection.settimeout(None)
+            for line in chain((first,), lines):
                 # The last line may be cut off.
                 if line.endswith("\n"):
                     has_come = True
@@ -224,6 +238,15 @@ def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
             f"{_MOST_VIEWERS} look at it already"
         )
         raise BatchQueueError(msg)
+
+
+def _silent(path: str | os.PathLike[str]) -> BatchQueueError:
+    msg = (
+        f"the process at {os.fspath(path)!r} does not answer: it is stopped (a signal,"
+        " a debugger, a frozen container), or something in it keeps the interpreter's"
+        " lock"
+    )
+    return BatchQueueError(msg)
 
 
 class SocketFeed:
