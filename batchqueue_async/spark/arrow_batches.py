@@ -27,7 +27,14 @@ from pyspark.sql import types as spark_types
 from batchqueue_async import BatchQueueError
 
 from ._shuffles import Shuffles
-from .frames import is_connect, is_stopped, map_in_arrow, require_frame, zoned_schema
+from .frames import (
+    is_connect,
+    is_of_stopped,
+    is_stopped,
+    map_in_arrow,
+    require_frame,
+    zoned_schema,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -45,6 +52,8 @@ _MOST_PARTITIONS: Final = 64
 _GROWTH: Final = 2
 # What Spark says when a job has brought more than the driver takes.
 _TOO_LARGE: Final = "spark.driver.maxResultSize"
+# What Connect's server says of a session that was stopped, or timed out.
+_CLOSED: Final = "INVALID_HANDLE.SESSION_CLOSED"
 _PLAIN = (
     spark_types.BinaryType,
     spark_types.BooleanType,
@@ -131,7 +140,7 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _plain(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    with _telling_stop(df):
+    with telling_stop(df):
         found = df.toArrow()
     for batch in found.cast(zoned_schema(df)).to_batches():
         if batch.num_rows:
@@ -139,7 +148,7 @@ def _plain(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    with _telling_stop(df):
+    with telling_stop(df):
         batches = _PartitionBatches(df)
         found = batches.fetch(range(batches.partitions)) if batches.partitions else []
     yield from map(batches.unpack, found)
@@ -164,8 +173,9 @@ def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
 
     frame = map_in_arrow(df, packed, "packed BINARY")
     streamed = partial(frame.toLocalIterator, prefetchPartitions=True)
-    for row in streamed() if is_streamed else frame.collect():
-        yield from pa.ipc.open_stream(row.packed)
+    with telling_stop(df):
+        for row in streamed() if is_streamed else frame.collect():
+            yield from pa.ipc.open_stream(row.packed)
 
 
 class _PartitionBatches:
@@ -311,10 +321,12 @@ def _stopped(cause: BaseException | None) -> BatchQueueError:
 
 
 @contextmanager
-def _telling_stop(df: DataFrame) -> Iterator[None]:
+def telling_stop(df: DataFrame) -> Iterator[None]:
+    """Let what Spark says of a session that was stopped meanwhile be a sentence."""
     try:
         yield
     except Exception as error:
-        if is_connect(df) or not is_stopped(df.sparkSession.sparkContext):
+        # Over Connect a stop has the server end what runs, and then the client.
+        if _CLOSED not in str(error) and not is_of_stopped(df):
             raise
         raise _stopped(error) from error

@@ -93,6 +93,14 @@ def is_stopped(context: SparkContext) -> bool:
         return False  # the JVM itself is gone, which is another story
 
 
+def is_of_stopped(df: DataFrame) -> bool:
+    """Whether a frame's session was stopped, here or, over Connect, on the server."""
+    session: Any = df.sparkSession
+    if is_connect(df):
+        return bool(session.is_stopped)
+    return is_stopped(session.sparkContext)
+
+
 def require_columns(names: Sequence[str]) -> None:
     """Refuse a frame without columns."""
     if not names:

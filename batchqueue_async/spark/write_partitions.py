@@ -22,7 +22,7 @@ from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import require_timeout
 from batchqueue_async._wording import add_note, reason
 
-from .arrow_batches import one_ahead
+from .arrow_batches import one_ahead, telling_stop
 from .executor_queue import OpenQueue, executor_queue
 from .executor_stats import Report, counted, since, watching
 from .frames import arrow_schema, is_connect, map_in_arrow, require_batch_frame
@@ -189,7 +189,8 @@ def write_partitions(
 
 def _collected(frame: DataFrame) -> list[Any]:
     if is_connect(frame):
-        return frame.collect()
+        with telling_stop(frame):
+            return frame.collect()
     # On a thread of its own, so that Ctrl-C ends the job, too.
     jobs = one_ahead(frame.sparkSession.sparkContext, (it.collect() for it in [frame]))
     with closing(jobs) as found:

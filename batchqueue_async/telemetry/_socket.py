@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +31,13 @@ from batchqueue_async.telemetry._source import PATIENCE, Target
 _MOST_VIEWERS = 8
 _LAST_SECONDS = 0.5
 """For the last sample, when a view is closed."""
+# Why nobody can be let in now, though later: Linux says so of files even while nobody
+# asks to be.
+_PASSING = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+)
+_AGAIN = 0.5
+"""Seconds until it is tried again."""
 
 
 def open_view(
@@ -141,23 +150,35 @@ class OpenView:
         while not self._closed.is_set():
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                break
-            viewers = [each for each in viewers if each.is_alive()]
-            if len(viewers) == _MOST_VIEWERS:
-                connection.close()
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    break
+                self._closed.wait(_AGAIN)
                 continue
-            viewer = threading.Thread(
-                target=self._serve,
-                args=(connection,),
-                name="batchqueue viewer",
-                daemon=True,
-            )
-            viewers.append(viewer)
-            self._viewed.add(connection)
-            viewer.start()
+            viewers = [each for each in viewers if each.is_alive()]
+            viewer = self._begin(connection) if len(viewers) < _MOST_VIEWERS else None
+            if viewer is None:
+                connection.close()
+            else:
+                viewers.append(viewer)
         for viewer in viewers:
             viewer.join()
+
+    def _begin(self, connection: socket.socket) -> threading.Thread | None:
+        """Start to serve a viewer; return None if there can be no more threads."""
+        viewer = threading.Thread(
+            target=self._serve,
+            args=(connection,),
+            name="batchqueue viewer",
+            daemon=True,
+        )
+        self._viewed.add(connection)
+        try:
+            viewer.start()
+        except RuntimeError:
+            self._viewed.discard(connection)
+            return None
+        return viewer
 
     def _serve(self, connection: socket.socket) -> None:
         # A viewer who does not read must not keep a thread.
@@ -179,21 +200,34 @@ def _send(connection: socket.socket, sample: Sample) -> None:
     connection.sendall(line.encode())
 
 
+_FIRST_SECONDS = 15.0
+"""For the first sample, which a process sends at once: its loops need half a second."""
+
+
 def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
     """Yield the samples that a process sends over its socket, until it ends.
 
     Raises:
-        BatchQueueError: Nobody serves there, or too many look already.
+        BatchQueueError: Nobody serves there, or too many look already, or the process
+            does not answer.
     """
     has_come = False
     with _unix_socket() as connection:
+        connection.settimeout(_FIRST_SECONDS)
         try:
             connection.connect(os.fspath(path))
+        except BlockingIOError as error:  # as many wait already as the system lets
+            raise _silent(path) from error
         except OSError as error:
             msg = f"no process shows its queues at {os.fspath(path)!r}: {error}"
             raise BatchQueueError(msg) from error
         with connection.makefile("r", encoding="utf-8") as lines:
-            for line in lines:
+            try:
+                first = next(lines, "")
+            except TimeoutError as error:
+                raise _silent(path) from error
+            connection.settimeout(None)
+            for line in chain((first,), lines):
                 # The last line may be cut off.
                 if line.endswith("\n"):
                     has_come = True
@@ -204,6 +238,15 @@ def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
             f"{_MOST_VIEWERS} look at it already"
         )
         raise BatchQueueError(msg)
+
+
+def _silent(path: str | os.PathLike[str]) -> BatchQueueError:
+    msg = (
+        f"the process at {os.fspath(path)!r} does not answer: it is stopped (a signal,"
+        " a debugger, a frozen container), or something in it keeps the interpreter's"
+        " lock"
+    )
+    return BatchQueueError(msg)
 
 
 class SocketFeed:

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from asyncpg import Range
 
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
@@ -54,18 +55,51 @@ async def test_a_domain_of_whole_numbers_takes_whole_numbers(
         ("TIME[]", [NOON], [NOON.time()]),
         ("TIME[]", [NOON.time().replace(tzinfo=UTC)], [NOON.time()]),
         ("TIMESTAMP[]", [NANOSECONDS], [NOON]),
+        ("positive[]", [1, Decimal("1.5")], [1, Decimal(2)]),
+        ("priority[]", [1, 1.5], [1, 2.0]),
+        ("vector", [1, 1.5], [1, 2.0]),
+        ("INT4RANGE", Range(Decimal("1.5"), 3), Range(Decimal(1), 3)),
+        ("INT8MULTIRANGE", [Range(1, 2.5)], [Range(1, 2)]),
+        ("DATERANGE", Range(NOON), Range(MIDNIGHT)),
+        ("TSRANGE", Range(None, NANOSECONDS), Range(None, NOON)),
     ],
     ids=repr,
 )
 async def test_an_array_s_elements_are_looked_at(
     postgres: Postgres, type_: str, value: object, kept: object
 ) -> None:
+    await postgres.run("CREATE DOMAIN positive AS INTEGER")
+    await postgres.run("CREATE DOMAIN priority AS positive")
+    await postgres.run("CREATE DOMAIN vector AS INTEGER[]")
     await postgres.run(f"CREATE TABLE t (v {type_})")
     with pytest.raises(ValueError, match=r"an element of column v must be a .*, got a"):
         await commit(postgres, (value,))
     await commit(postgres, (kept,))
 
     assert await postgres.run("SELECT count(v) FROM t") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "type_, value, kept",
+    [
+        ("NUMERIC[]", [0.1, None, Decimal("0.1"), 1], "{0.1,NULL,0.1,1}"),
+        ("NUMERIC(10, 2)[]", ([2.675], [0.1]), "{{2.68},{0.10}}"),
+        ("price[]", [0.1], "{0.1}"),
+        ("NUMRANGE", Range(0.1, 0.3, upper_inc=True), "[0.1,0.3]"),
+        ("NUMRANGE", Range(0.1, 0.3, empty=True), "empty"),
+        ("NUMRANGE", (0.1, 0.3), "[0.1,0.3]"),
+        ("NUMMULTIRANGE", [Range(0.1, 0.3), (0.5, None)], "{[0.1,0.3),[0.5,)}"),
+    ],
+    ids=repr,
+)
+async def test_a_float_in_an_array_or_a_range_has_the_digits_of_its_text(
+    postgres: Postgres, type_: str, value: object, kept: str
+) -> None:
+    await postgres.run("CREATE DOMAIN price AS NUMERIC")
+    await postgres.run(f"CREATE TABLE t (v {type_})")
+    await commit(postgres, (value,))
+
+    assert await postgres.run("SELECT v::TEXT FROM t") == [(kept,)]
 
 
 async def test_a_time_s_zone_is_kept_or_refused(postgres: Postgres) -> None:

@@ -210,6 +210,32 @@ async def test_a_value_that_a_staged_table_refuses_is_told_by_its_column(
     await sink.close()
 
 
+# As the server's own translations have it: its messages are in `lc_messages`.
+TRANSLATED = {
+    "German": ("COPY t, Zeile 1, Spalte words: »{}«", "Syntaxfehler in tsvector: »{}«"),
+    "French": ("COPY t, ligne 1, colonne words : « {} »", "erreur : « {} »"),
+    "Russian": ('COPY t, строка 1, столбец words: "{}"', 'ошибка в tsvector: "{}"'),
+    "Japanese": ('tのCOPY、行 1、列 words: "{}"', "tsvector内の構文エラー: {}"),
+    "Korean": ('t 복사, 1번째 줄, words 열: "{}"', '구문 오류가 있음: "{}"'),
+}
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_a_value_is_not_told_in_any_language(language: str) -> None:
+    context, message = (
+        each.format(f"{CARD}, line 2, column {CARD}: ") for each in TRANSLATED[language]
+    )
+    fields = {"S": "ERROR", "C": "42601", "M": message, "W": context}
+    connections = PostgresStagedSink("postgresql://localhost/x", "t")._connections
+    says = "a value of column words"
+    with (
+        pytest.raises(asyncpg.PostgresSyntaxError, match=says) as error,
+        connections.errors(),
+    ):
+        raise asyncpg.PostgresError.new(fields)
+    check(error.value)
+
+
 async def test_a_value_that_parquet_refuses_is_told_by_its_column(
     tmp_path: Path,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -12,7 +11,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 
@@ -22,6 +21,7 @@ from batchqueue_async._validation import require_positive
 from ..checks import require_url
 from ..forks import watch_forks
 from .copying import copying
+from .no_values import take_values_out
 
 if TYPE_CHECKING:
     from asyncpg.transaction import Transaction
@@ -53,13 +53,6 @@ _GIVE_UP = """SELECT set_config('tcp_user_timeout', '{}', true)
 _WAIT_FOR_DISK = """SELECT set_config('synchronous_commit', 'on', true)
     WHERE current_setting('synchronous_commit') <> 'remote_apply'"""
 _WAIT_FOR_NOTHING = "SET LOCAL synchronous_commit = off"
-# SQLSTATE classes: data exceptions, broken constraints and check options, and what a
-# trigger raises. Their details are rows.
-_OF_ROWS = ("22", "23", "44", "P0")
-_DATA = "22"
-_ENCODING = "22021"
-# Lines before it, and what comes after the column, are values.
-_COPIED = re.compile(r"^COPY .+?, line \d+, column ([^:]+)(?:: |$)", re.MULTILINE)
 
 
 class Connections:
@@ -200,7 +193,7 @@ class Connections:
             if isinstance(error, asyncpg.UndefinedTableError):
                 # Somebody has dropped the tables: the next call makes them again.
                 self._is_prepared = False
-            _take_values_out(error)
+            take_values_out(error)
             raise
         except asyncpg.InternalClientError as error:
             error.args = (f"the connection can't be used any more ({error})",)
@@ -376,25 +369,3 @@ def _asking(statement_timeout: float) -> tuple[str, str]:
         f"tcp_keepalives_idle = {max(1, round(seconds / 2))}",
         f"tcp_keepalives_interval = {max(1, round(seconds / 6))}",
     )
-
-
-def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer
-    state = error.sqlstate or ""
-    context, error.context = error.context, None
-    # What a COPY says of a value; for a tsvector it is a syntax error, in this class.
-    found = _COPIED.search(context or "")
-    if not state.startswith(_OF_ROWS) and found is None:
-        return
-    error.detail = None
-    message = str(error.args[0]) if error.args else ""
-    is_text = state == _ENCODING
-    is_data = state.startswith(_DATA) or not state.startswith(_OF_ROWS)
-    # In every language a value comes after a colon or in quotation marks.
-    if is_text or (is_data and re.search(r"[^\w\s(),.-]", message)):
-        of_column = f" of column {found[1]}" if found else ""
-        refused = "a text with a NUL, or not in UTF-8," if is_text else "a value"
-        message = f"the server refuses {refused}{of_column}: SQLSTATE {state}"
-    elif found:
-        message += f", in column {found[1]}"
-    error.args = (message,)
-    error.message = message

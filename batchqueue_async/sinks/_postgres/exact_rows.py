@@ -11,6 +11,8 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+import asyncpg
+
 from batchqueue_async._wording import kind_of
 
 from ..checks import has_fraction, has_time
@@ -29,7 +31,9 @@ def _has_nanoseconds(value: object) -> bool:
     return bool(getattr(value, "nanosecond", 0))  # of pandas
 
 
-_NUMERIC = 1700
+# NUMERIC, its arrays, NUMRANGE and NUMMULTIRANGE.
+_NUMERICS = frozenset((1700, 1231, 3906, 4532))
+_WITHOUT_FLOATS = frozenset((Decimal, int, str, type(None)))
 
 
 class _Rule(NamedTuple):
@@ -48,20 +52,21 @@ _TIME_IN_ZONE = _Rule(frozenset((time, _NONE)), _has_date, "a time without a day
 _MOMENT = _Rule(
     frozenset((datetime, int, _NONE)), _has_nanoseconds, "a moment in microseconds"
 )
-# By the numbers of the types on every server, and by those of arrays of them.
+# By the numbers of the types on every server, and by those of their arrays and ranges.
 _RULES: Final[Mapping[int, _Rule]] = {
-    **dict.fromkeys((20, 21, 23), _WHOLE),  # BIGINT, SMALLINT and INTEGER
+    # BIGINT, SMALLINT and INTEGER; OID, XID, CID and XID8.
+    **dict.fromkeys((20, 21, 23, 26, 28, 29, 5069), _WHOLE),
     1082: _DAY,
     1083: _TIME,
     1266: _TIME_IN_ZONE,
     **dict.fromkeys((1114, 1184), _MOMENT),
 }
 _OF_ARRAYS: Final[Mapping[int, _Rule]] = {
-    **dict.fromkeys((1016, 1005, 1007), _WHOLE),
-    1182: _DAY,
+    **dict.fromkeys((1016, 1005, 1007, 3904, 3926, 4451, 4536), _WHOLE),
+    **dict.fromkeys((1182, 3912, 4535), _DAY),
     1183: _TIME,
     1270: _TIME_IN_ZONE,
-    **dict.fromkeys((1115, 1185), _MOMENT),
+    **dict.fromkeys((1115, 1185, 3908, 3910, 4533, 4534), _MOMENT),
 }
 
 
@@ -98,22 +103,45 @@ def with_decimals(
     places = [
         place
         for place, column in enumerate(columns)
-        if types.get(column) == _NUMERIC
-        and any(isinstance(row[place], float) for row in rows)
+        if types.get(column) in _NUMERICS
+        and not {type(row[place]) for row in rows} <= _WITHOUT_FLOATS
     ]
     if not places:
         return rows
     made = [[*row] for row in rows]
     for row in made:
         for place in places:
-            if isinstance(value := row[place], float):
-                row[place] = Decimal(repr(float(value)))
+            row[place] = _with_decimals(row[place])
     return made
+
+
+def _has_parts(value: object) -> bool:
+    is_container = isinstance(value, Iterable | asyncpg.Range)
+    return is_container and not isinstance(value, str | bytes | Mapping)
+
+
+def _with_decimals(value: Any) -> Any:  # noqa: ANN401 - of arrays and ranges, too
+    if isinstance(value, float):
+        return Decimal(repr(float(value)))
+    if isinstance(value, asyncpg.Range):
+        return asyncpg.Range(
+            _with_decimals(value.lower),
+            _with_decimals(value.upper),
+            lower_inc=value.lower_inc,
+            upper_inc=value.upper_inc,
+            empty=value.isempty,
+        )
+    if not _has_parts(value):
+        return value
+    parts = map(_with_decimals, value)
+    return tuple(parts) if isinstance(value, tuple) else [*parts]
 
 
 def _elements(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
-        if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        if isinstance(value, asyncpg.Range):
+            yield from (value.lower, value.upper)
+        elif _has_parts(value):
             yield from _elements(value)
         else:
             yield value

@@ -16,17 +16,22 @@ _WHERE_IS = """
     SELECT nspname::text AS schema, relname::text AS name
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE pg_class.oid = to_regclass($1)"""
-# A domain's values are of the type that it is based on, maybe by way of others.
+# A domain's values are of the type that it is based on, maybe by way of others. So an
+# array of domains is one of such values.
 _TYPES = """
-    WITH RECURSIVE based (number, name, type) AS (
-        SELECT attnum, attname::text, atttypid FROM pg_attribute
+    WITH RECURSIVE based (number, depth, name, type) AS (
+        SELECT attnum, 0, attname::text, atttypid FROM pg_attribute
         WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
     UNION ALL
-        SELECT number, name, typbasetype FROM based JOIN pg_type ON oid = type
-        WHERE typtype = 'd'
+        SELECT number, depth + 1, name,
+            CASE its.typtype WHEN 'd' THEN its.typbasetype ELSE base.typarray END
+        FROM based JOIN pg_type AS its ON its.oid = type
+        LEFT JOIN pg_type AS element
+            ON element.oid = its.typelem AND element.typtype = 'd'
+        LEFT JOIN pg_type AS base ON base.oid = element.typbasetype
+        WHERE its.typtype = 'd' OR base.typarray <> 0
     )
-    SELECT name, type FROM based JOIN pg_type ON oid = type WHERE typtype <> 'd'
-    ORDER BY number"""
+    SELECT DISTINCT ON (number) name, type FROM based ORDER BY number, depth DESC"""
 NotEncoded: Final = asyncpg.InternalClientError
 """What asyncpg raises for a column of a type that it can't encode, among others."""
 # Longer ones are cut off by the server, so that two may become one.
