@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from batchqueue_async._functions import require_sync_function
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import refuse, require_at_least
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ class RecordingHandler(Generic[T]):
             if self.gate is not None:
                 await self.gate.wait()
             if self.delay:
-                await asyncio.sleep(self.delay)
+                await sleep(self.delay)
             error: object = self.fail_when(taken) if self.fail_when else None
             if not isinstance(error, BaseException | None):
                 msg = f"fail_when must return an exception or None, got {error!r}"

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._loop_close import call_at_close, expect_no_end
 from batchqueue_async._loop_time import kept_by
+from batchqueue_async._threads.clock import sleep
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
@@ -78,7 +79,7 @@ async def absorb_cancellation() -> None:
     if task is None or not task.cancelling() or is_cancelled_for_good():
         return
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)
+        await sleep(0)
     if is_cancelled_for_good():
         # Meanwhile the task was cancelled for good.
         task.cancel()
@@ -248,7 +249,7 @@ class LoopRegistry:
         self._call_restart_off()
         # Other asynchronous generators that end now may shut a queue of theirs down:
         # let them begin first.
-        await asyncio.sleep(0)
+        await sleep(0)
         queues = self._all()
         counts = await asyncio.gather(
             *(each.end_with_loop() for each in queues), return_exceptions=True
