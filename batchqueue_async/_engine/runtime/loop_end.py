@@ -283,14 +283,15 @@ class LoopRegistry:
 
     def _warn(self) -> None:
         lost, self._lost = self._lost, []
-        # Where warnings are errors, the first one does not silence the others.
-        with contextlib.ExitStack() as all_of_them:
-            for name, count in reversed(lost):
-                message = (
-                    f"the loop of queue {name!r} ended without its shutdown: {count} "
-                    "items are left"
-                )
-                all_of_them.callback(warnings.warn, message, ResourceWarning, 2)
+        for name, count in lost:
+            message = (
+                f"the loop of queue {name!r} ended without its shutdown: {count} "
+                "items are left"
+            )
+            try:
+                warnings.warn(message, ResourceWarning, stacklevel=2)
+            except ResourceWarning as error:
+                _Unraisable(error)
 
     def _suspend(self) -> None:
         for queue in list(self._queues.values()):
@@ -313,6 +314,20 @@ class LoopRegistry:
         if self._restart is not None:
             self._restart.cancel()
             self._restart = None
+
+
+class _Unraisable:
+    """Gives an error to `sys.unraisablehook`, by which pytest fails a test.
+
+    For a warning that is an error: raised where a loop ends, asyncio would log it, and
+    the first one would silence the others.
+    """
+
+    def __init__(self, error: ResourceWarning) -> None:
+        self._error = error
+
+    def __del__(self) -> None:
+        raise self._error
 
 
 async def _wait_for_ever() -> None:
