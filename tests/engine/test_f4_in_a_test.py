@@ -36,3 +36,4 @@ def test_it_fails_by_a_warning_for_each_queue(tmp_path: Path) -> None:
         assert says in done.stdout
     # What asyncio logs where an asynchronous generator raises.
     assert "an error occurred during closing" not in done.stdout
+    assert "GeneratorExit" not in done.stdout

@@ -327,7 +327,7 @@ class _Unraisable:
         self._error = error
 
     def __del__(self) -> None:
-        raise self._error
+        raise self._error from None
 
 
 async def _wait_for_ever() -> None:
