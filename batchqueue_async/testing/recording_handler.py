@@ -3,13 +3,21 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import refuse, require_at_least
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    # The default spares `RecordingHandler()` an annotation.
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 FailWhen = Callable[[list[T]], BaseException | None]
 
