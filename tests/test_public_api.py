@@ -125,12 +125,15 @@ def _public_methods() -> list[str]:
         if inspect.isclass(value := getattr(batchqueue_async, name))
         for member in vars(value)
         if not member.startswith("_")
-        and inspect.isroutine(inspect.getattr_static(value, member))
+        and (
+            inspect.isroutine(found := inspect.getattr_static(value, member))
+            or isinstance(found, property)
+        )
     )
 
 
 @pytest.mark.parametrize("path", _public_methods())
-def test_every_public_method_has_a_docstring(path: str) -> None:
+def test_every_public_method_and_property_has_a_docstring(path: str) -> None:
     name, _, member = path.partition(".")
     assert inspect.getdoc(getattr(getattr(batchqueue_async, name), member))
 

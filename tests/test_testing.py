@@ -71,6 +71,16 @@ class TestOfUnittest(unittest.IsolatedAsyncioTestCase):
         pass
 """
 
+OF_HYPOTHESIS = """
+import pytest
+from hypothesis import given, strategies
+
+@pytest.mark.virtual_time
+@given(strategies.integers())
+async def test_of_hypothesis(number):
+    pass
+"""
+
 
 def pytest_run(directory: Path, *arguments: str) -> str:
     (directory / "test_it.py").write_text(SUITE, "utf-8")
@@ -108,6 +118,32 @@ def test_the_plugin_runs_them_beside_pytest_asyncio_in_its_auto_mode(
 
     assert "2 failed, 6 passed, 1 error" in said
     assert "Deadlock: nothing is ready" in said
+
+
+def test_the_plugin_runs_them_beside_a_plugin_that_was_loaded_after_it(
+    tmp_path: Path,
+) -> None:
+    plugins = [
+        "-p",
+        "batchqueue_async.testing.pytest_plugin",
+        "-p",
+        "anyio.pytest_plugin",
+    ]
+    # Each test comes once for each of anyio's backends.
+    chosen = ["-o", "anyio_mode=auto", "-k", "not trio"]
+    said = pytest_run(tmp_path, *plugins, *chosen)
+
+    assert "2 failed, 6 passed, 5 deselected" in said
+    assert "Deadlock: nothing is ready" in said
+
+
+def test_the_plugin_says_how_a_test_of_hypothesis_is_written(tmp_path: Path) -> None:
+    (tmp_path / "test_given.py").write_text(OF_HYPOTHESIS, "utf-8")
+    said = pytest_run(
+        tmp_path, "-p", "batchqueue_async.testing.pytest_plugin", "test_given.py"
+    )
+
+    assert "is a plain `def` that calls run_virtual" in said
 
 
 def test_the_plugin_is_there_for_who_asks_only(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
 
     @property
     def name(self) -> str:
+        """What the queue is called in logs, errors and statistics."""
         return self._queue.name
 
     @property
@@ -95,6 +96,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
 
     @property
     def is_running(self) -> bool:
+        """Whether the queue accepts items: from `start` until shutdown begins."""
         return self._queue.is_running
 
     def __repr__(self) -> str:

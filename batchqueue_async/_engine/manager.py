@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from typing import Any, Self, TypeAlias
 
+from batchqueue_async._deprecated import deprecated
 from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
@@ -225,10 +225,9 @@ class BatchQueueManager(OfOneProcess):
         for queue in self._ending.values():
             parts_of(queue).lifecycle.shorten_deadline(timeout)
 
+    @deprecated("BatchQueueManager.hurry is shorten_deadline from 0.2 on")
     def hurry(self, timeout: float = 0.0) -> None:
         """Do as `shorten_deadline`: its old name, until 0.3."""
-        msg = "BatchQueueManager.hurry is shorten_deadline from 0.2 on"
-        warnings.warn(msg, DeprecationWarning, stacklevel=2)
         self.shorten_deadline(timeout)
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 from batchqueue_async._engine.handlers.handler_lock_and_call import outside
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._log import logger
+from batchqueue_async._threads.clock import sleep
 
 
 class ManagerShutdown:
@@ -119,7 +120,7 @@ class ManagerShutdown:
 
     async def _run(self) -> None:
         # An eager task gets here before its first caller has said what it wants.
-        await asyncio.sleep(0)
+        await sleep(0)
         seen: set[BatchQueue[Any]] = set()
         try:
             while (queue := self._next_queue(seen, self._last)) is not None:

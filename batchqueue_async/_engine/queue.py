@@ -55,9 +55,8 @@ class BatchQueue(OfOneProcess, Generic[T]):
     """
 
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
-        _validation.require_text(
-            "name", name, 'a str, as in BatchQueue("name", config)'
-        )
+        rule = 'a str, as in BatchQueue("name", config)'
+        _validation.require_text("name", name, rule)
         config = DEFAULTS if config is None else config
         rule = "a BatchQueueConfig, as in BatchQueueConfig(consumer=handler), or None"
         _validation.require_instance("config", config, BatchQueueConfig, rule)
@@ -74,10 +73,12 @@ class BatchQueue(OfOneProcess, Generic[T]):
 
     @property
     def name(self) -> str:
+        """What it is called in logs, errors and statistics."""
         return self._parts.name
 
     @property
     def config(self) -> BatchQueueConfig[T]:
+        """The settings that it was made with."""
         return self._parts.config
 
     @property

@@ -109,6 +109,7 @@ class Rebalancing(Value):
 
     @property
     def measure(self) -> Measure:
+        """What the balancer asks to be weighed: items, or the time of handlers."""
         measure: Measure = getattr(self.balancer, "measure", "items")
         return measure
 

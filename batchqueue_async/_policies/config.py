@@ -205,6 +205,7 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
 
     @property
     def counts_sizes(self) -> bool:
+        """Whether one of the settings that count by `size_of` is there."""
         declared = self.size_of, self.max_batch_bytes, self.buffer_bytes
         return any(each is not None for each in declared)
 

@@ -120,6 +120,9 @@ class Failure(Value):
         told = repr(item) if type(item) is OmittedItem else kind_of(item)
         subject = "" if self.outcome == "on_flush" else f" {told}"
         cause = "" if self.error is None else f" ({reason(self.error)})"
+        if self.outcome == "returned" and not cause:
+            # Else it reads as if a handler had returned that.
+            cause = " (left at a deadline or loop's end)"
         return f"{self.outcome}{subject}{cause}"
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import Generic, TypeVar
 
 from batchqueue_async._results import await_returned
+from batchqueue_async._threads.clock import sleep
 
 from .errors import (
     ExceptionHandler,
@@ -113,7 +114,7 @@ class EventProcessor(Generic[E]):
                 # Handlers that never await must not keep the loop to themselves.
                 if is_cancelled():
                     await self.end_or_go_on()
-                await asyncio.sleep(0)
+                await sleep(0)
                 has_rested = True
             else:
                 last = min(available, first + self.max_batch - 1)
@@ -131,7 +132,7 @@ class EventProcessor(Generic[E]):
         if not self.is_to_end():
             # Requested, and not raised yet, it would be raised in the next wait.
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
+                await sleep(0)
         if self.is_to_end():
             raise asyncio.CancelledError
         task = asyncio.current_task()
@@ -247,7 +248,7 @@ class EventProcessor(Generic[E]):
         if isinstance(failure, RewindBatch) and self.rewind.allows(self._rewound):
             self._rewound += 1
             self._passed = first - 1
-            await asyncio.sleep(self.rewind.pause)
+            await sleep(self.rewind.pause)
             return first - 1
         self._rewound = 0
         return high if await self._fail(failure, low, event) else low - 1

@@ -17,6 +17,7 @@ from batchqueue_async._loop_close import (
 from batchqueue_async._process_end import call_at_multiprocessing_end
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._shielding import Shielded, backend_is_where_it_was
+from batchqueue_async._threads.clock import sleep
 
 from .errors import RingError, RingHalted, logger
 from .event_processor import EventProcessor
@@ -245,7 +246,7 @@ class ConsumerTasks:
 
     async def _run(self, consumer: Consumer) -> None:
         # An eager task would call its handler before `start` has registered the task.
-        await asyncio.sleep(0)
+        await sleep(0)
         try:
             await consumer.run()
         except asyncio.CancelledError:

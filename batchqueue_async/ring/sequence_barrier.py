@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
 from batchqueue_async._loop_time import Sleeper
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import refuse
 
 from .errors import RingError, RingHalted, require_count, require_seconds
@@ -288,18 +289,18 @@ async def _poll(
     barrier: SequenceBarrier,
     spins: float,
     looks: float,
-    sleep: float = 0.0,
+    pause: float = 0.0,
 ) -> int:
-    """Look in `looks` turns, yielding the core after `spins`; then sleep between."""
+    """Look in `looks` turns, yielding the core after `spins`; then `pause` between."""
     looked = 0
     while (available := barrier.available()) < sequence:
         barrier.check_alert()
         if looked >= looks:
-            await asyncio.sleep(sleep)
+            await sleep(pause)
             continue
         if looked >= spins:
             # Gives the interpreter's lock and the core away, and comes back at once.
             time.sleep(0)  # noqa: ASYNC251
         looked += 1
-        await asyncio.sleep(0)
+        await sleep(0)
     return available

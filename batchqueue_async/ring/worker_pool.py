@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Generic, Self, TypeVar
 
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import require_instance
 
 from .errors import (
@@ -71,7 +71,7 @@ class WorkProcessor(EventProcessor[E]):
                 # The others take their turns, even if no handler ever awaits.
                 if is_cancelled():
                     await self.end_or_go_on()
-                await asyncio.sleep(0)
+                await sleep(0)
             if await self._deliver(mine, mine) == mine:
                 self.sequence.value = mine
                 return

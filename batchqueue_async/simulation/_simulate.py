@@ -29,6 +29,7 @@ from batchqueue_async._functions import require_sync_function
 from batchqueue_async._log import logger
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
 from batchqueue_async._policies.sizing import length_of
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
@@ -226,7 +227,7 @@ class _Run:
         async with self._queue as queue:
             for at, item in _in_order(arrivals):
                 if at > loop.time():
-                    await asyncio.sleep(at - loop.time())
+                    await sleep(at - loop.time())
                 self._arrive(at, item)
                 count += 1
                 if self._mistake is not None:
@@ -283,7 +284,7 @@ class _Run:
             self._mistake = error
             raise
         if seconds:
-            await asyncio.sleep(seconds)
+            await sleep(seconds)
         now = asyncio.get_running_loop().time()
         self._inside -= len(batch)
         # The clock counts microseconds, and may be half of one behind an arrival.

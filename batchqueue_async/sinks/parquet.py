@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from anyio import to_thread
@@ -31,9 +31,7 @@ from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .exact_casts import exact_cast
 from .exact_values import exact_for
-from .rows import RowReader, ToRow, python_rows, require_columns_of, selected
-
-T = TypeVar("T")
+from .rows import RowReader, T, ToRow, python_rows, require_columns_of, selected
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from anyio import to_thread
 
@@ -40,13 +40,12 @@ from .checks import (
 from .epoch_attempts import StagingEpochSink, Writes, new_name, prefix
 from .epochs import Epoch
 from .names import quoted
-from .rows import Row, RowReader, ToRow, is_record_batch, python_rows, selected
+from .rows import Row, RowReader, T, ToRow, is_record_batch, python_rows, selected
 
 if TYPE_CHECKING:
     from ._postgres.connections import Connection
     from ._postgres.copied_batches import CopiedBatches
 
-T = TypeVar("T")
 
 # asyncpg encodes rows on the event loop, which must run in between: whoever waits for
 # it on a thread gives it half a second.

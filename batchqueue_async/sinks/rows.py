@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
@@ -15,8 +15,14 @@ from .checks import refuse_item
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import TypeVar
 
-T = TypeVar("T")
+    # Nothing but `to_row` says what the items are: the default spares an annotation.
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 Row: TypeAlias = Sequence[Any]
 """One row's values, in the order of the sink's columns."""

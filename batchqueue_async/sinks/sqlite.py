@@ -30,9 +30,8 @@ from .checks import (
 from .epoch_attempts import StagingEpochSink, Writes, new_name
 from .epochs import Epoch
 from .names import quoted
-from .rows import RowReader, ToRow, plain_rows
+from .rows import RowReader, T, ToRow, plain_rows
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 

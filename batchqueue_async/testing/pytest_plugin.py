@@ -10,6 +10,7 @@ fixtures, too, use the loop as their loop factory instead.
 
 import inspect
 import unittest
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -39,19 +40,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(msg, pytrace=False)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a marked test; leave the others to whoever runs them."""
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Make a marked test a plain one while pytest calls it, which runs it here.
+
+    A wrapper, since among those that try first the last one to be loaded is the first:
+    with `-p` in the options that is another plugin, which would run it in real time.
+    """
     if pyfuncitem.get_closest_marker("virtual_time") is None:
-        return None
+        return (yield)
     test = _test_of(pyfuncitem)
     if not inspect.iscoroutinefunction(test):
-        pytest.fail("@pytest.mark.virtual_time is for `async def` tests", pytrace=False)
-    # The names that pytest itself passes: a signature also has what `mock.patch`
-    # passes, and what has a default.
-    names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - pytest has no other way
-    run_virtual(test(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
+        msg = (
+            "@pytest.mark.virtual_time is for `async def` tests that nothing else "
+            "runs; one of Hypothesis' @given is a plain `def` that calls run_virtual, "
+            "and has no marker"
+        )
+        pytest.fail(msg, pytrace=False)
+
+    def plain(**funcargs: object) -> None:
+        run_virtual(test(**funcargs))
+
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(pyfuncitem, "obj", plain)
+        return (yield)
 
 
 def _test_of(item: pytest.Function) -> Any:  # noqa: ANN401 - whatever is marked

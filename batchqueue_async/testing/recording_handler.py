@@ -3,12 +3,21 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from batchqueue_async._functions import require_sync_function
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import refuse, require_at_least
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    # The default spares `RecordingHandler()` an annotation.
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 FailWhen = Callable[[list[T]], BaseException | None]
 
@@ -75,7 +84,7 @@ class RecordingHandler(Generic[T]):
             if self.gate is not None:
                 await self.gate.wait()
             if self.delay:
-                await asyncio.sleep(self.delay)
+                await sleep(self.delay)
             error: object = self.fail_when(taken) if self.fail_when else None
             if not isinstance(error, BaseException | None):
                 msg = f"fail_when must return an exception or None, got {error!r}"

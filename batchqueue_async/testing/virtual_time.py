@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar, TypeVarTuple
 
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import require_instance, require_int
 
 T = TypeVar("T")
@@ -171,7 +172,7 @@ async def settle(max_cycles: int = 10_000) -> None:
         msg = f"settle is for a VirtualTimeLoop, and here runs a {type(loop)!r}"
         raise RuntimeError(msg)
     for _ in range(max_cycles):
-        await asyncio.sleep(0)
+        await sleep(0)
         if not ready:
             return
     message = f"the loop is still busy after {max_cycles} cycles"

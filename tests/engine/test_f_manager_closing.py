@@ -278,6 +278,16 @@ async def test_close_beside_shutdown_all_loses_nothing() -> None:
         assert sorted(told + left) == sorted([*range(10)] * 2)
 
 
+async def test_the_old_name_of_shorten_deadline_warns_at_its_call() -> None:
+    manager = BatchQueueManager()
+    with pytest.warns(DeprecationWarning, match="hurry is shorten_deadline") as caught:
+        manager.hurry(1.0)  # type: ignore[deprecated]
+    assert caught[0].filename == __file__
+    # By which what looks into objects, as an editor does, knows it.
+    old = vars(BatchQueueManager)["hurry"]
+    assert "shorten_deadline" in old.__deprecated__
+
+
 async def test_hurry_with_nothing_under_way_leaves_nothing_behind() -> None:
     manager = BatchQueueManager()
     handler = RecordingHandler[int](delay=0.001)

@@ -50,7 +50,10 @@ def test_a_delivery_error_says_how_many_where_and_what_first() -> None:
     [
         (Failure(None, OSError("gone"), "on_flush"), "on_flush (OSError('gone'))"),
         (Failure(None, None, "dropped"), "dropped None"),
-        (Failure(7, None, "returned"), "returned an int"),
+        (
+            Failure(7, None, "returned"),
+            "returned an int (left at a deadline or loop's end)",
+        ),
         (Failure(7, None, "unhandled"), "unhandled an int"),
     ],
 )

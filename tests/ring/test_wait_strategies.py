@@ -94,7 +94,7 @@ async def test_sleeping_spins_yields_and_then_sleeps(
         naps.append(delay)
         await sleep(delay)
 
-    monkeypatch.setattr("asyncio.sleep", recording)
+    monkeypatch.setattr("batchqueue_async.ring.sequence_barrier.sleep", recording)
     sequencer = SingleProducerSequencer(8, SleepingWait(retries=200, sleep=0.5))
     wait = asyncio.create_task(sequencer.new_barrier().wait_for(0))
     await sleep(2.2)

@@ -170,6 +170,15 @@ def sinks() -> None:
         "sales", schema=pa.schema([]), to_row=to_row, row_group=10, compression="zstd"
     )
     use(sqlite, postgres, parquet)
+    of_sales = SqliteEpochSink("sales.db", "sales", columns, to_row=to_row)
+    assert_type(of_sales, SqliteEpochSink[Sale])
+    rows = SqliteEpochSink("sales.db", "sales", columns)
+    assert_type(rows, SqliteEpochSink[Any])
+    copied = PostgresEpochSink("postgresql://", "s.sales", columns)
+    assert_type(copied, PostgresEpochSink[Any])
+    files = ParquetEpochSink("sales", schema=pa.schema([]))
+    assert_type(files, ParquetEpochSink[Any])
+    assert_type(EpochWriter(rows), EpochWriter[Any])
 
 
 async def closing(sink: PostgresEpochSink[Sale], other: SqliteEpochSink[Any]) -> None:

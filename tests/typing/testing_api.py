@@ -1,7 +1,7 @@
 """Type-checks the names of `batchqueue_async.testing` as a user's test would."""
 
 import asyncio
-from typing import assert_type
+from typing import Any, assert_type
 
 from batchqueue_async import BatchHandler, BatchQueueConfig
 from batchqueue_async.testing import (
@@ -28,7 +28,13 @@ def virtual_time() -> None:
     assert error
 
 
+def refusal(batch: list[int]) -> ValueError | None: ...
+
+
 def recording() -> None:
+    of_anything = RecordingHandler()
+    assert_type(of_anything, RecordingHandler[Any])
+    assert_type(RecordingHandler(fail_when=refusal), RecordingHandler[int])
     handler = RecordingHandler[str](gate=asyncio.Event(), delay=0.1)
     as_handler: BatchHandler[str] = handler
     BatchQueueConfig(consumer=as_handler)

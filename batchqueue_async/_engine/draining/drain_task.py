@@ -22,6 +22,7 @@ from batchqueue_async._engine.handlers.hook_times import HookTimes
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._log import logger
 from batchqueue_async._loop_time import LoopTurn, clock_of
+from batchqueue_async._threads.clock import sleep
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.hook_times import HookKey
@@ -112,7 +113,7 @@ class DrainTask(Generic[T]):
                 try:
                     # An eager task gets here before the code that starts it knows it:
                     # yield before handlers produce, or shut the queue down.
-                    await asyncio.sleep(pause)
+                    await sleep(pause)
                     running = self._parts.tasks.running
                     if running[self.index : self.index + 1] != [task]:
                         # It was struck as it was started; another one is, or will be.

@@ -21,6 +21,7 @@ from batchqueue_async._log import logger
 # Imported now, so that the first round does not stall the loop for an import.
 from batchqueue_async._policies import lpt  # noqa: F401
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Rebalancer:
             try:
                 # The time that a handoff takes does not shift the rounds after it.
                 due = max(due + interval, loop.time())
-                await asyncio.sleep(due - loop.time())
+                await sleep(due - loop.time())
                 if self._parts.tasks.rebalancing is not asyncio.current_task():
                     # It was struck as it was started; another one is, or will be.
                     return

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._loop_close import call_at_close, expect_no_end
 from batchqueue_async._loop_time import kept_by
+from batchqueue_async._threads.clock import sleep
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
@@ -78,7 +79,7 @@ async def absorb_cancellation() -> None:
     if task is None or not task.cancelling() or is_cancelled_for_good():
         return
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)
+        await sleep(0)
     if is_cancelled_for_good():
         # Meanwhile the task was cancelled for good.
         task.cancel()
@@ -248,7 +249,7 @@ class LoopRegistry:
         self._call_restart_off()
         # Other asynchronous generators that end now may shut a queue of theirs down:
         # let them begin first.
-        await asyncio.sleep(0)
+        await sleep(0)
         queues = self._all()
         counts = await asyncio.gather(
             *(each.end_with_loop() for each in queues), return_exceptions=True
@@ -282,14 +283,15 @@ class LoopRegistry:
 
     def _warn(self) -> None:
         lost, self._lost = self._lost, []
-        # Where warnings are errors, the first one does not silence the others.
-        with contextlib.ExitStack() as all_of_them:
-            for name, count in reversed(lost):
-                message = (
-                    f"the loop of queue {name!r} ended without its shutdown: {count} "
-                    "items are left"
-                )
-                all_of_them.callback(warnings.warn, message, ResourceWarning, 2)
+        for name, count in lost:
+            message = (
+                f"the loop of queue {name!r} ended without its shutdown: {count} "
+                "items are left"
+            )
+            try:
+                warnings.warn(message, ResourceWarning, stacklevel=2)
+            except ResourceWarning as error:
+                _Unraisable(error)
 
     def _suspend(self) -> None:
         for queue in list(self._queues.values()):
@@ -312,6 +314,20 @@ class LoopRegistry:
         if self._restart is not None:
             self._restart.cancel()
             self._restart = None
+
+
+class _Unraisable:
+    """Gives an error to `sys.unraisablehook`, by which pytest fails a test.
+
+    For a warning that is an error: raised where a loop ends, asyncio would log it, and
+    the first one would silence the others.
+    """
+
+    def __init__(self, error: ResourceWarning) -> None:
+        self._error = error
+
+    def __del__(self) -> None:
+        raise self._error from None
 
 
 async def _wait_for_ever() -> None:
