@@ -276,7 +276,7 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
         "dropped": accounts.dropped,
         "unhandled": accounts.unhandled,
         "returned": accounts.returned,
-        "capacity": partition._maxsize,  # noqa: SLF001 - `maxsize` is a call
+        "capacity": partition.maxsize,
         "waiting_producers": partition.waiting_producers(),
         "oldest_age": partition.ages.age(partition),
     }

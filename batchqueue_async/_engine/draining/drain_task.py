@@ -120,7 +120,6 @@ class DrainTask(Generic[T]):
                         return
                     self.in_flight.task = task
                     self.in_flight.recover()
-                    self.nap.is_over_next_turn = False
                     try:
                         await self._run_cycles()
                     except BaseException:
@@ -170,7 +169,6 @@ class DrainTask(Generic[T]):
                 self._turn.note_yield()
                 self.nap.is_over_next_turn = True
                 yield
-                self.nap.is_over_next_turn = False
                 self._turn.note_resume()
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, found=found)
@@ -342,7 +340,7 @@ class DrainTask(Generic[T]):
 
     def _waiting_now(self) -> list[Partition[T]]:
         """Return what waits; what comes after this look is news, and ends the nap."""
-        self.nap.has_news = False
+        self.nap.has_news = self.nap.is_over_next_turn = False
         return self._schedule.waiting()
 
     def _finish_if_done(self) -> bool:

@@ -89,13 +89,9 @@ def put_one_in_turn(
     """
     waiter = ServedWaiter(loop, chunk, partition)
     line, owner = partition.line, partition.owner
+    listens = partition.is_open_to_threads or (owner is not None and owner.listens)
     try:
-        if (
-            line.unserved is None
-            or join
-            or partition.is_open_to_threads
-            or (owner and owner.listens)
-        ):
+        if join or listens or line.unserved is None:
             (join or partition.wait_in_line)(waiter)
             partition.notify()
         else:
