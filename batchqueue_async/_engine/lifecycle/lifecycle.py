@@ -211,9 +211,9 @@ class Lifecycle:
     def end_after_loop(self) -> int | None:
         """Give up unhandled items: the loop never runs again."""
         parts, count = self.parts, None
+        self._task = None  # Where it did not end it never will.
         if parts.loop is not None and parts.state is not State.CLOSED:
-            is_shut_down = parts.state is State.CLOSING
-            parts.state = State.CLOSED if is_shut_down else State.LOST
+            parts.state = State.CLOSED if parts.state is State.CLOSING else State.LOST
             parts.tasks.close_partitions()
             for partition in parts.partitions:
                 partition.accounts.watchers = None  # Waiting flushes cannot be woken.
