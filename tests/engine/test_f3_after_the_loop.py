@@ -4,13 +4,14 @@ import asyncio
 import gc
 import logging
 import sys
+import time
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
 
 PATIENCE = 30.0
 
@@ -79,28 +80,66 @@ def test_where_a_shutdown_was_under_way(
     asyncio_errors.clear()
 
 
-def test_a_block_that_is_collected_after_its_loop_raises_nothing(
-    asyncio_errors: list[logging.LogRecord], monkeypatch: pytest.MonkeyPatch
+async def in_block() -> None:
+    async with made() as queue:
+        await queue.produce_many([1, 2])
+        await asyncio.sleep(3600)
+
+
+async def in_manager() -> None:
+    async with BatchQueueManager() as manager:
+        queue = await manager.create("q", BatchQueueConfig[int](consumer=stuck))
+        await queue.produce_many([1, 2])
+        closing = asyncio.ensure_future(manager.shutdown_all(None))
+        await asyncio.sleep(3600)
+        await closing
+
+
+async def behind_a_deadline() -> None:
+    """The timer is the loop's own, and so is collected as that is closed."""
+    async with asyncio.timeout(3600), made() as queue:
+        await queue.produce_many([1, 2])
+        await asyncio.get_running_loop().create_future()
+
+
+async def in_line() -> None:
+    """While drain tasks stand in line for the loop's turn."""
+
+    def busy(batch: list[int]) -> None:
+        time.sleep(0.001)
+
+    config = BatchQueueConfig[int](consumer=busy, max_batch=1)
+    async with BatchQueue("q", config) as queue, BatchQueue("p", config) as other:
+        await queue.produce_many(range(1000))
+        await other.produce_many(range(1000))
+        await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [in_block, in_manager, behind_a_deadline, in_line],
+    ids=lambda f: f.__name__,
+)
+def test_a_block_that_is_collected_with_its_loop_raises_nothing(
+    asyncio_errors: list[logging.LogRecord],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    block: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """What was left was told when the loop was closed."""
-    queue = made()
     raised: list[BaseException | None] = []
     monkeypatch.setattr(
         sys, "unraisablehook", lambda args: raised.append(args.exc_value)
     )
 
-    async def main() -> None:
-        async with queue:
-            await queue.produce_many([1, 2])
-            await asyncio.get_running_loop().create_future()
-
     async def begin() -> None:
-        task = asyncio.ensure_future(main())
+        task = asyncio.ensure_future(block())
         await asyncio.sleep(0.01)
         assert not task.done()
 
     run_and_close(begin())
-    assert queue.stats().returned == 2
     gc.collect()
     assert raised == []
+    told = [each.message for each in caplog.records if " left" in each.message]
+    assert len(told) == (2 if block is in_line else 1)
     asyncio_errors.clear()

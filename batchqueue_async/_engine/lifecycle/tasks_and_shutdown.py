@@ -237,10 +237,11 @@ class Shutdown:
 
     def end_within(self, timeout: float | None) -> None:
         """Set a deadline; of several, the earliest counts."""
+        if self._loop.is_closed():
+            return
         # Whoever asks once more may do so because nothing moves.
         self._parts.tasks.wake()
-        is_open = not (self._deadline.done() or self._loop.is_closed())
-        if timeout is not None and is_open:
+        if timeout is not None and not self._deadline.done():
             ends_at = self._loop.time() + timeout
             known = ends_at if self._ends_at is None else self._ends_at
             self._ends_at = min(known, ends_at)
