@@ -369,6 +369,10 @@ async def leave_block(shutdown: Awaitable[None], error: BaseException | None) ->
         with Shielded():
             await shutdown
     except (RingHalted, TimeoutError) as failure:
+        is_lost = isinstance(failure, TimeoutError)
+        if is_lost or error is not None:
+            # Also where it is raised: a block around this one may raise something else
+            # on its way out, or catch it as a timeout of its own.
+            logger.error("shutting down: %s", failure)
         if error is None:
             raise
-        logger.error("shutting down: %s", failure)
