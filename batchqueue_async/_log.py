@@ -205,7 +205,8 @@ class RepeatedFailures:
             return
         # First: a user's log handler may fail, and count that, in the middle of this.
         self.owed_at = math.inf
-        counted = [kind for kind in (self._kinds or {}).values() if kind.count]
+        # A copy: at the program's end another thread's loop may still add to it.
+        counted = [kind for kind in [*(self._kinds or {}).values()] if kind.count]
         # Hundreds are told together: each in its own time would be a line each.
         at_once = PERIOD if len(counted) > MOST_LINES else 0.0
         due = [each for each in counted if each.is_due(now) or each.period <= at_once]

@@ -242,7 +242,8 @@ class ThreadIngress(LoopWaker[T]):
         self, partition: Partition[T], waiter: ThreadWaiter, wait: RoomWait | None
     ) -> None:
         partition.wait_in_line(waiter, waiter.chunk)
-        if wait is not None and waiter.wants > waiter.granted:
+        if wait is not None and waiter.wants:
+            # Also if the producer ahead waits for its permit to fill its slots.
             wait.begin()
         self.post(partition)
         while waiter.wants and not partition.is_closed:

@@ -51,6 +51,11 @@ class Workers:
         # As many as there are idle threads for which no call is on its way.
         self._idle = threading.Semaphore(0)
         self._started = 0
+        # Not by the first call: a daemon that the interpreter's exit ends in the middle
+        # of an import takes the import lock along, for which the exit then waits for
+        # ever. Where no file can be opened now each call tries again.
+        with contextlib.suppress(Exception):
+            get_async_backend("asyncio")
         self._start()
 
     async def run(self, function: Callable[[], R]) -> R:
@@ -148,7 +153,7 @@ def _answer(
     loop = answer.get_loop()
     tell = answer.set_result
     try:
-        # The first call imports it, which fails where no file may be opened.
+        # Imports it where that has failed so far.
         with claim_worker_thread(get_async_backend("asyncio"), loop):
             result = context.run(function)
     except Exception as error:  # noqa: BLE001 - raised on the loop, where it is waited for

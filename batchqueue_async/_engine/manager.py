@@ -239,6 +239,9 @@ class BatchQueueManager(OfOneProcess):
     ) -> dict[str, list[Any]]:
         if not self._queues and not self._ending and not self._is_closing:
             return {}
+        if asyncio._get_running_loop() is None:  # noqa: SLF001
+            # A block that is collected after its loop: each queue tells what is left.
+            return {}
         now = asyncio.get_running_loop().time()
         deadline = None if timeout is None else now + timeout
         if self._is_called_from_handler():

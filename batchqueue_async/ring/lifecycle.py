@@ -95,6 +95,8 @@ class ConsumerTasks:
         A handler that calls it, if only in a task that it has started, does not wait:
         its own event has to be handled first.
         """
+        if self._is_after_loop():
+            return
         # Each time: whoever asks once more may do so because nothing moves.
         self._sequencer.call_back_again()
         shutdown = self._begin(sequences)
@@ -122,6 +124,15 @@ class ConsumerTasks:
         sequencer = self._sequencer
         if sequencer.cause is not None and not sequencer.has_told:
             sequencer.refuse_if_closed()
+
+    def _is_after_loop(self) -> bool:
+        """Whether nothing runs any more: what was left is told as the loop ends.
+
+        A coroutine that is collected then leaves its block, too, and on no loop.
+        """
+        loop = self._sequencer.loop
+        is_closed = loop is not None and loop.is_closed()
+        return is_closed or asyncio._get_running_loop() is None  # noqa: SLF001
 
     def _begin(self, sequences: Sequences) -> asyncio.Task[int]:
         """Return the task of the shutdown, which begins here if there is none.
@@ -359,6 +370,10 @@ async def leave_block(shutdown: Awaitable[None], error: BaseException | None) ->
         with Shielded():
             await shutdown
     except (RingHalted, TimeoutError) as failure:
+        is_lost = isinstance(failure, TimeoutError)
+        if is_lost or error is not None:
+            # Also where it is raised: a block around this one may raise something else
+            # on its way out, or catch it as a timeout of its own.
+            logger.error("shutting down: %s", failure)
         if error is None:
             raise
-        logger.error("shutting down: %s", failure)

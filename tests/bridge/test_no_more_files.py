@@ -20,6 +20,8 @@ def take_all_files():
 
 """
 FULL = """
+import batchqueue_async._bridge.worker  # As another queue has done before.
+
 handled, failed = [], []
 
 def keep(batch, error):
@@ -27,8 +29,8 @@ def keep(batch, error):
 
 async def main():
     config = BatchQueueConfig(consumer=in_thread(handled.extend), on_error=keep)
+    take_all_files()
     async with BatchQueue("q", config) as queue:
-        take_all_files()
         await queue.produce(1)
         with contextlib.suppress(DeliveryError):
             await queue.flush()
@@ -103,7 +105,7 @@ print(handled)
 
 
 def test_a_handlers_thread_outlasts_it() -> None:
-    """Its first call imports what it needs."""
+    """Its first call imports what could not be imported as the queue was opened."""
     pytest.importorskip("resource")
     ended = Program(FILES + FULL).end()
     assert (ended.output, ended.log) == ("[2] [([1], 'OSError')]", "")

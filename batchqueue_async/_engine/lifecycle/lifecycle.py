@@ -7,11 +7,10 @@ Invariant: however the queue ends, unhandled items are in `leftovers` until a ca
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
+from batchqueue_async._engine.draining.drops_and_unhandled import tell_last_counts
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
@@ -211,15 +210,15 @@ class Lifecycle:
     def end_after_loop(self) -> int | None:
         """Give up unhandled items: the loop never runs again."""
         parts, count = self.parts, None
+        self._task = None  # Where it did not end it never will.
         if parts.loop is not None and parts.state is not State.CLOSED:
-            is_shut_down = parts.state is State.CLOSING
-            parts.state = State.CLOSED if is_shut_down else State.LOST
+            parts.state = State.CLOSED if parts.state is State.CLOSING else State.LOST
             parts.tasks.close_partitions()
             for partition in parts.partitions:
                 partition.accounts.watchers = None  # Waiting flushes cannot be woken.
             parts.tasks.end_after_loop()
             parts.tasks.take_leftovers(self.leftovers)
-            _tell_last_counts(parts)
+            tell_last_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
             parts.handlers.detach()
@@ -233,10 +232,12 @@ class Lifecycle:
             "queue %r could not be ended", self.name, exc_info=error, queue=self.name
         )
 
-    def say_lost(self) -> None:
-        """Log what is lost: the program ends while another thread runs the loop."""
+    def say_lost(self) -> bool:
+        """Log what is lost, if anything is: the program ends, while the loop runs."""
+        tell_last_counts(self.parts)
         if count := self.count_left():
             say_lost(self.parts, count)
+        return count > 0
 
     def _loop_ended(self, count: int | None) -> str:
         if count is None:
@@ -321,7 +322,7 @@ class Lifecycle:
 
     async def _run(self, shutdown: Shutdown) -> None:
         await shutdown.run(self.leftovers)
-        _tell_last_counts(self.parts)
+        tell_last_counts(self.parts)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -332,7 +333,7 @@ class Lifecycle:
     async def _release(self) -> None:
         parts = self.parts
         await parts.tasks.wait_for_rebalancing()
-        _tell_last_counts(parts)
+        tell_last_counts(parts)
         if parts.handlers.attached:
             parts.handlers.detach()
         if parts.state is State.CLOSING:
@@ -392,9 +393,3 @@ class Lifecycle:
 def _is_cut_short(task: asyncio.Task[None]) -> bool:
     """Whether it was cancelled, or a signal handler has raised in the middle of it."""
     return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-def _tell_last_counts(parts: Parts) -> None:
-    """Log the counts that are not in the log yet, before leftovers are reported."""
-    if parts.repeated_failures.owed_at < math.inf or parts.drops is not None:
-        tell_counts(parts, math.inf)

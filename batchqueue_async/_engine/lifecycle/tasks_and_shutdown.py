@@ -226,7 +226,9 @@ class Shutdown:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._loop = asyncio.get_running_loop()
+        # Not the running one: whoever is collected after the loop's end leaves, too.
+        assert parts.loop is not None
+        self._loop = parts.loop
         self._deadline: asyncio.Future[None] = self._loop.create_future()
         self._timers: list[asyncio.TimerHandle] = []
         self._ends_at: float | None = None
@@ -235,6 +237,8 @@ class Shutdown:
 
     def end_within(self, timeout: float | None) -> None:
         """Set a deadline; of several, the earliest counts."""
+        if self._loop.is_closed():
+            return
         # Whoever asks once more may do so because nothing moves.
         self._parts.tasks.wake()
         if timeout is not None and not self._deadline.done():

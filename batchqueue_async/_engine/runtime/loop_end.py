@@ -222,9 +222,8 @@ class LoopRegistry:
             return
         for key, queue in list(self._queues.items()):
             # A process of `multiprocessing` that has an `atexit` comes here twice.
-            if key not in self._said_lost and queue.count_left():
+            if key not in self._said_lost and queue.say_lost():
                 self._said_lost.add(key)
-                queue.say_lost()
 
     def __del__(self) -> None:
         self.end_after_loop()
