@@ -10,7 +10,6 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from batchqueue_async._engine.draining.drops_and_unhandled import tell_last_counts
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
@@ -155,7 +154,7 @@ class LoopShutdown:
     def log_left(self, why: str) -> None:
         """Say what is lost, where the loop has not done so in time, and why."""
         for queue in self.queues():
-            tell_last_counts(queue.parts)
+            queue.tell_last_counts()
             if count := queue.count_left():
                 logger.error(
                     "%d items of %r are left: %s",

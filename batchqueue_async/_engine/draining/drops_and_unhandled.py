@@ -7,7 +7,6 @@ looked at once more at the queue's end.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import ref
@@ -96,12 +95,6 @@ def tell_counts(parts: Parts, now: float) -> None:
     parts.repeated_failures.tell(now)
     if (drops := parts.drops) is not None and drops.look_at <= now:
         drops.look(now)
-
-
-def tell_last_counts(parts: Parts) -> None:
-    """Log the counts that are not in the log yet, before what is left is reported."""
-    if parts.repeated_failures.owed_at < math.inf or parts.drops is not None:
-        tell_counts(parts, math.inf)
 
 
 def keep_for_flush(

@@ -7,10 +7,11 @@ Invariant: however the queue ends, unhandled items are in `leftovers` until a ca
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.draining.drops_and_unhandled import tell_last_counts
+from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
@@ -218,7 +219,7 @@ class Lifecycle:
                 partition.accounts.watchers = None  # Waiting flushes cannot be woken.
             parts.tasks.end_after_loop()
             parts.tasks.take_leftovers(self.leftovers)
-            tell_last_counts(parts)
+            self.tell_last_counts()
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
             parts.handlers.detach()
@@ -228,16 +229,21 @@ class Lifecycle:
 
     def could_not_end(self, error: BaseException) -> None:
         """Log what ending the queue, at its loop's end, has raised."""
-        logger.error(
-            "queue %r could not be ended", self.name, exc_info=error, queue=self.name
-        )
+        says, name = "queue %r could not be ended", self.name
+        logger.error(says, name, exc_info=error, queue=name)
 
     def say_lost(self) -> bool:
         """Log what is lost, if anything is: the program ends, while the loop runs."""
-        tell_last_counts(self.parts)
+        self.tell_last_counts()
         if count := self.count_left():
             say_lost(self.parts, count)
         return count > 0
+
+    def tell_last_counts(self) -> None:
+        """Log the counts that are not in the log yet, before leftovers are reported."""
+        parts = self.parts
+        if parts.repeated_failures.owed_at < math.inf or parts.drops is not None:
+            tell_counts(parts, math.inf)
 
     def _loop_ended(self, count: int | None) -> str:
         if count is None:
@@ -322,7 +328,7 @@ class Lifecycle:
 
     async def _run(self, shutdown: Shutdown) -> None:
         await shutdown.run(self.leftovers)
-        tell_last_counts(self.parts)
+        self.tell_last_counts()
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -333,7 +339,7 @@ class Lifecycle:
     async def _release(self) -> None:
         parts = self.parts
         await parts.tasks.wait_for_rebalancing()
-        tell_last_counts(parts)
+        self.tell_last_counts()
         if parts.handlers.attached:
             parts.handlers.detach()
         if parts.state is State.CLOSING:
@@ -350,9 +356,8 @@ class Lifecycle:
         return LoopRegistry.of(self.parts.loop)
 
     async def _tell_leftovers(self) -> None:
-        told = (
-            f"{len(self.leftovers)} items of {self.parts.name!r} were left at shutdown"
-        )
+        left = len(self.leftovers)
+        told = f"{left} items of {self.parts.name!r} were left at shutdown"
         await tell_leftovers(self.parts, self.leftovers, told)
 
     def _say_unfetched(self) -> None:
