@@ -20,7 +20,6 @@ from batchqueue_async._engine.partitions.chunk_by_partition import (
     sole_partition,
     sorted_bins,
 )
-from batchqueue_async._engine.partitions.give_way import put_one
 from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,
     have_one_type,
@@ -34,6 +33,7 @@ from batchqueue_async._engine.partitions.wait_for_room import (
     Tally,
     leave,
     put_in_turn,
+    put_one_in_turn,
 )
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.choices import Offer, WhenFull
@@ -135,7 +135,7 @@ class Intake:
         assert loop is not None
         call = innermost.get()
         if partition.serves_on_loop and (call is None or call.is_over):
-            return put_one(partition, chunk, loop)
+            return put_one_in_turn(partition, chunk, loop)
         return self._put_one(partition, chunk)
 
     async def _put_one(self, partition: Partition[Any], chunk: Sequence[Any]) -> bool:

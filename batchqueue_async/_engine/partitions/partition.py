@@ -189,7 +189,7 @@ class Partition(ProducersQueue[T]):
                 if self.is_closed or self.is_changing or self.line.head:
                     return 0
                 count = len(self.items)
-                if count >= self.full_at or self.line.is_kept:
+                if count >= self.full_at:
                     return 0
                 before = self.accounts.taken_out + count
                 self.is_changing = True
@@ -250,7 +250,7 @@ class Partition(ProducersQueue[T]):
             self.taken_from = self.accounts.take(len(taken))
             if self.ages.clock is not None and not self.items:
                 self.ages.forget()
-            if (self.has_fast_path or self.line.is_kept) and not self.items:
+            if self.has_fast_path and not self.items:
                 self.limit = self.guarded_limit = 0
             elif self.line.head:
                 self.serve_line()
@@ -351,7 +351,7 @@ class Partition(ProducersQueue[T]):
 
     def serve_line(self) -> None:
         """Let waiting producers in, as far as there is room for them."""
-        if self.line.head and not (self.is_closed or self.line.is_kept):
+        if self.line.head and not self.is_closed:
             self.is_changing = True
             try:
                 self._fill_from_line()
@@ -386,7 +386,7 @@ class Partition(ProducersQueue[T]):
 
     def _set_limits(self) -> None:
         is_empty_edge = self.is_open_to_threads and not self.items
-        if is_empty_edge or self.is_closed or self.line.head or self.line.is_kept:
+        if is_empty_edge or self.line.head or self.is_closed:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
             return

@@ -54,14 +54,12 @@ class ProducersQueue(asyncio.Queue[T]):
             self.is_closed
             or self.is_changing
             or self.line.head
-            or self.line.is_kept
             or len(self.items) >= self.full_at
         )
 
     def waiting_producers(self) -> int:
         """Return how many wait for room here."""
-        line = self.line
-        return len(line) + line.is_kept if line.head or line.is_kept else 0
+        return 0 if self.line.head is None else len(self.line)
 
     def is_in(self, other: Partition[Any]) -> bool:
         """Whether a take from `other` makes room here."""

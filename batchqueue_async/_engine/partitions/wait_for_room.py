@@ -77,22 +77,21 @@ def put_in_turn(
 
 @coroutine
 def put_one_in_turn(
-    partition: Partition[T],
-    chunk: Sequence[T],
-    loop: asyncio.AbstractEventLoop,
-    join: Callable[[LoopWaiter], None] | None = None,
+    partition: Partition[T], chunk: Sequence[T], loop: asyncio.AbstractEventLoop
 ) -> Generator[Any, None, bool]:
     """Accept a single item, in a partition that `serves_on_loop`.
 
-    As `put_in_turn`, for half of the price. Returns whether it was accepted. `join`
-    puts it into the line elsewhere than at its end.
+    As `put_in_turn`, for half of the price. Returns whether it was accepted.
     """
     waiter = ServedWaiter(loop, chunk, partition)
     line, owner = partition.line, partition.owner
-    listens = partition.is_open_to_threads or (owner is not None and owner.listens)
     try:
-        if join or listens or line.unserved is None:
-            (join or partition.wait_in_line)(waiter)
+        if (
+            line.unserved is None
+            or partition.is_open_to_threads
+            or (owner and owner.listens)
+        ):
+            partition.wait_in_line(waiter)
             partition.notify()
         else:
             # There is no room, and the owner was told by the first producer in the
@@ -284,7 +283,6 @@ def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
     if waiter is not None:
         waiter.ahead = head.ahead
     line.head = line.unserved = waiter
-    line.is_contended = waiter is not None or position - first > 1
     return position - first
 
 

@@ -132,14 +132,7 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = (
-        "head",
-        "is_contended",
-        "is_kept",
-        "reserved",
-        "unaware",
-        "unserved",
-    )
+    __slots__ = ("head", "reserved", "unaware", "unserved")
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
@@ -149,9 +142,6 @@ class WaitingLine:
         self.reserved = 0
         # Producers that have not run since their item was placed, with its position.
         self.unaware: dict[ServedWaiter, int] | None = None
-        # Whether the next room is for a producer that has given way, before the head;
-        # and whether several have waited lately: see `give_way`.
-        self.is_kept = self.is_contended = False
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter = self.head
@@ -178,16 +168,6 @@ class WaitingLine:
             head.ahead = waiter
         if self.unserved is None:
             self.unserved = waiter
-
-    def join_first(self, waiter: Waiter) -> None:
-        """Put a waiter before all others, of whom none has slots yet."""
-        head = self.head
-        waiter.line, waiter.behind = self, head
-        if head is None:
-            waiter.ahead = waiter
-        else:
-            waiter.ahead, head.ahead = head.ahead, waiter
-        self.head = self.unserved = waiter
 
     def place_singles_of_threads(self, partition: Partition[Any], room: int) -> int:
         """Place single items of producers at the head that wait on other threads.

@@ -43,6 +43,7 @@ class Frame:
 
 
 Frame.__module__ = "pyspark.sql.connect.dataframe"
+Session.__module__ = "pyspark.sql.connect.session"
 
 
 def open_queue(loop_thread: LoopThread) -> SyncBatchQueue[Any]:
