@@ -16,6 +16,8 @@ from batchqueue_async._wording import kind_of
 
 _LAZY: Final = (map, filter)
 """Iterators that call a function, once somebody asks them for its results."""
+_DATA: Final = frozenset((bool, bytes, dict, float, int, list, str, tuple))
+"""What drivers answer with: to ask whether it is work takes a microsecond a batch."""
 
 
 def runs_later(result: object) -> bool:
@@ -62,6 +64,8 @@ def is_future(result: object) -> TypeGuard[asyncio.Future[object]]:
 
 def _require_run(result: Any) -> None:  # noqa: ANN401 - looked at by its type
     kind = type(result)
+    if kind in _DATA:
+        return
     if kind is CoroutineType:
         if inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
             result.close()

@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from batchqueue_async._functions import attribute_of, is_generator_function, takes
-from batchqueue_async._results import require_done
+from batchqueue_async._results import is_generated, require_done
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
@@ -121,7 +121,7 @@ def refuse_unrun(field: str, call: object, result: object) -> None:
 
 def refuse_generated(result: object) -> None:
     """Refuse what a handler or hook has made and nobody runs: none of it is done."""
-    if isinstance(result, Generator | AsyncGenerator):
+    if is_generated(result):
         msg = f"a handler must not be a generator function, it returned {shown(result)}"
         raise TypeError(msg)
     require_done(result)
