@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock, call, patch
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, Retry
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async.ring import Disruptor, SleepingWait, WaitStrategy, YieldingWait
 from batchqueue_async.testing import RecordingHandler, settle
 
@@ -70,7 +71,9 @@ def test_a_queue_that_rebalances_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "wait", [SleepingWait(sleep=0.1), YieldingWait()], ids=["sleeping", "yielding"]
+    "wait",
+    [SleepingWait(retries=1, sleep=0.1), SleepingWait(), YieldingWait()],
+    ids=["asleep", "sleeping", "yielding"],
 )
 @pytest.mark.usefixtures("mocked_sleep")
 async def test_a_ring_s_consumer_lets_its_producer_run(wait: WaitStrategy) -> None:
@@ -78,6 +81,7 @@ async def test_a_ring_s_consumer_lets_its_producer_run(wait: WaitStrategy) -> No
     disruptor = Disruptor(lambda: [0], 8, wait=wait)
     disruptor.handle_events_with(lambda event, *_: seen.append(list(event)))
     async with disruptor as ring:
+        await sleep(0.01)  # The consumer waits by now.
         await ring.publish_event(lambda event, _, value: event.append(value), 7)
     assert seen == [[0, 7]]
 

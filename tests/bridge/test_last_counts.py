@@ -49,3 +49,5 @@ def test_a_loop_that_still_runs_or_is_blocked(program: str) -> None:
     more = re.findall(r"more times? in the last .* \((\d+) items\)", ended.log)
     left = re.findall(r"(\d+) items of 'q' are left", ended.log)
     assert sum(map(int, first + more + left)) == 30, ended.log
+    # What is left comes last.
+    assert not left or ended.log.rfind("more time") < ended.log.find("are left")

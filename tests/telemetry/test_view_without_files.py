@@ -32,12 +32,14 @@ with LoopThread() as loop_thread, open_view(loop_thread, sys.argv[1], interval=0
 NO_FILES = """
     assert has_come(look())
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    waiting, files = look(), []
+    waiting, files = socket.socket(socket.AF_UNIX), []
     try:
         while True:
             files.append(open(os.devnull))
     except OSError:
         pass
+    # Only now: who waits for viewers already has a file for the next one.
+    waiting.connect(sys.argv[1])
     assert has_come(waiting)
     time.sleep(0.3)  # Who was let in has left, so that the view waits for others.
     for each in files:
