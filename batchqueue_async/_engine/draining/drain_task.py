@@ -167,6 +167,7 @@ class DrainTask(Generic[T]):
             waiting = self._waiting_now() if items <= 1 else None
             if waiting is None or (found and waiting):
                 self._turn.note_yield()
+                self.nap.is_over_next_turn = True
                 yield
                 self._turn.note_resume()
                 waiting = self._waiting_now()
@@ -339,7 +340,7 @@ class DrainTask(Generic[T]):
 
     def _waiting_now(self) -> list[Partition[T]]:
         """Return what waits; what comes after this look is news, and ends the nap."""
-        self.nap.has_news = False
+        self.nap.has_news = self.nap.is_over_next_turn = False
         return self._schedule.waiting()
 
     def _finish_if_done(self) -> bool:

@@ -182,6 +182,7 @@ class Nap:
         "_turn",
         "_until",
         "has_news",
+        "is_over_next_turn",
         "listens",
         "revive",
     )
@@ -204,6 +205,9 @@ class Nap:
         self._is_called = False
         # Whether anything came since the drain task looked, if only from a `__del__`.
         self.has_news = False
+        # Whether the drain task does not nap, and looks again in the loop's next turn:
+        # a hint, which may be out of date where it was cancelled.
+        self.is_over_next_turn = False
         # Whether arrivals have to call `notify`: it naps, or has to be revived.
         self.listens = False
         # Set if the drain task was cancelled: whoever needs it calls this to run it.

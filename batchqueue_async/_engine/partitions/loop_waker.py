@@ -151,7 +151,9 @@ def _accept_first(partition: Partition[T], item: T) -> bool:
         return False
     if partition.is_told_once or partition.entered is not None:
         return False
-    if partition.line.head or partition.ages.clock is not None:
+    if partition.line.head or partition.line.giving_way:
+        return False
+    if partition.ages.clock is not None:
         return False
     most, due = partition._maxsize, partition.due_size  # noqa: SLF001 - `maxsize` calls
     items: Any = partition.items

@@ -186,12 +186,11 @@ class Partition(ProducersQueue[T]):
         displaced: list[T] = []
         try:
             with self.guard:
-                if self.is_closed or self.is_changing or self.line.head:
+                if self.line.giving_way and not self.is_changing:
+                    self.wait_in_line(self.line.giving_way)
+                if not self.has_room:
                     return 0
-                count = len(self.items)
-                if count >= self.full_at:
-                    return 0
-                before = self.accounts.taken_out + count
+                before = self.accounts.taken_out + len(self.items)
                 self.is_changing = True
                 self.limit = self.guarded_limit = 0
                 try:
@@ -385,8 +384,8 @@ class Partition(ProducersQueue[T]):
         return True
 
     def _set_limits(self) -> None:
-        is_empty_edge = self.is_open_to_threads and not self.items
-        if is_empty_edge or self.line.head or self.is_closed:
+        line, is_empty_edge = self.line, self.is_open_to_threads and not self.items
+        if is_empty_edge or line.head or line.giving_way or self.is_closed:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
             return

@@ -54,11 +54,13 @@ class ProducersQueue(asyncio.Queue[T]):
             self.is_closed
             or self.is_changing
             or self.line.head
-            or len(self.items) >= self.full_at
+            or len(self.items) + (self.line.giving_way is not None) >= self.full_at
         )
 
     def waiting_producers(self) -> int:
         """Return how many wait for room here."""
+        if self.line.giving_way is not None:
+            return int(len(self.items) >= self.full_at)
         return 0 if self.line.head is None else len(self.line)
 
     def is_in(self, other: Partition[Any]) -> bool:

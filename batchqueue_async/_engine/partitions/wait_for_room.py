@@ -18,6 +18,10 @@ from collections.abc import Callable, Generator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from batchqueue_async._engine.partitions.give_way import (
+    give_way,
+    put_after_giving_way,
+)
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 
@@ -85,12 +89,14 @@ def put_one_in_turn(
     """
     waiter = ServedWaiter(loop, chunk, partition)
     line, owner = partition.line, partition.owner
+    listens = partition.is_open_to_threads or (owner and owner.listens)
     try:
-        if (
-            line.unserved is None
-            or partition.is_open_to_threads
-            or (owner and owner.listens)
-        ):
+        if partition.has_fast_path and owner and owner.is_over_next_turn:
+            give_way(partition, waiter)
+            yield
+            if put_after_giving_way(partition, waiter):
+                return True
+        elif listens or line.unserved is None:
             partition.wait_in_line(waiter)
             partition.notify()
         else:
@@ -106,19 +112,15 @@ def put_one_in_turn(
         # If this is struck the item is withdrawn; and no call follows it.
         if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
+        if waiter.wants:
+            leave(partition, waiter)
     except BaseException:
         try:
-            waiter.on_cancelled()
+            _give_up(partition, waiter)
         finally:
-            waiter.on_cancelled()
+            # Again: a call that was struck has either done nothing, or all.
+            _give_up(partition, waiter)
         raise
-    finally:
-        if waiter.wants:
-            try:
-                leave(partition, waiter)
-            except BaseException:
-                leave(partition, waiter)
-                raise
     return waiter.accepted == 1
 
 
@@ -142,6 +144,11 @@ def _wait(
         # withdrawn; and no call follows it.
         if waiter.acknowledge() or not waiter.wants:
             return
+
+
+def _give_up(partition: Partition[Any], waiter: ServedWaiter) -> None:
+    waiter.on_cancelled()
+    leave(partition, waiter)
 
 
 def leave(partition: Partition[Any], waiter: LoopWaiter) -> None:

@@ -132,7 +132,7 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = ("head", "reserved", "unaware", "unserved")
+    __slots__ = ("giving_way", "head", "reserved", "unaware", "unserved")
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
@@ -142,6 +142,9 @@ class WaitingLine:
         self.reserved = 0
         # Producers that have not run since their item was placed, with its position.
         self.unaware: dict[ServedWaiter, int] | None = None
+        # A producer that is ahead of all and will be back in the loop's next turn; the
+        # line is empty until somebody joins it, who puts that one first.
+        self.giving_way: ServedWaiter | None = None
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter = self.head
@@ -158,6 +161,10 @@ class WaitingLine:
         return waiter.granted >= waiter.wants and self.head is waiter
 
     def join(self, waiter: Waiter) -> None:
+        if (first := self.giving_way) is not None:
+            self.giving_way = None
+            if first is not waiter:
+                self.join(first)
         head = self.head
         waiter.line, waiter.behind = self, None
         if head is None or head.ahead is None:
@@ -235,6 +242,8 @@ class WaitingLine:
 
     def leave(self, waiter: Waiter) -> None:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
+        if waiter is self.giving_way:
+            self.giving_way = None
         if waiter.line is not self:
             return
         head, ahead, behind = self.head, waiter.ahead, waiter.behind

@@ -1,0 +1,52 @@
+"""How a producer that finds a partition full gives way to its drain task, for one turn.
+
+Where the drain task looks again in the loop's next turn, it takes before the producer
+runs again, so a bare yield is all the waiting there is: nothing is placed for the
+producer meanwhile, nor is to be taken back.
+
+It is ahead of all that come meanwhile. Whoever does has it stand in line first
+(`WaitingLine.join`), where all are served as ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
+
+
+def give_way(partition: Partition[Any], waiter: ServedWaiter) -> None:
+    """Keep all others behind a producer, which yields next; nobody waits in line."""
+    partition.line.giving_way, partition.has_fast_path = waiter, False
+    partition.limit = partition.guarded_limit = 0
+
+
+def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> bool:
+    """Accept the item of a producer whose turn has come; else have it stand in line."""
+    partition.notify(1)
+    filled_at = partition.filled_at if partition.items else partition.clock()
+    count, due = len(partition.items) + 1, partition.due_size
+    line = partition.line
+    items: Any = partition.items
+    # No call from here on, after which a signal handler might raise.
+    if (
+        line.giving_way is waiter
+        and count <= partition.full_at
+        and not (partition.is_closed or partition.is_changing)
+        and not partition.is_open_to_threads
+        and partition.ages.clock is None
+        and partition.accounts.watchers is None
+    ):
+        items += waiter.chunk
+        waiter.wants, waiter.accepted = 0, 1
+        line.giving_way, partition.has_fast_path = None, True
+        partition.filled_at = filled_at
+        limit = due if count < due else partition.full_at
+        partition.limit = partition.guarded_limit = limit - 1
+        return True
+    if waiter.line is None:
+        partition.wait_in_line(waiter)
+    # It may have been placed meanwhile.
+    return waiter.acknowledge()
