@@ -1,4 +1,4 @@
-"""Runs the whole suite in parts, six at a time, since much of it waits: `make test`.
+"""Runs the suite in parts, several at a time, since much of it waits: `make test`.
 
 Each part is a process with its own Spark session, if it needs one. What takes long is
 left to CI: `THOROUGH=1 make test` does that, too. With arguments it is one process:
@@ -15,7 +15,7 @@ from tests.support.thorough import IS_THOROUGH
 
 HERE = Path(__file__).parent
 # With fewer, two processors wait for sleeps and servers, and one for the last part.
-AT_ONCE = 6
+AT_ONCE = 7 if IS_THOROUGH else 6
 # Elsewhere, too, they want the one session of the tests.
 IN_THE_SESSION = ["test_spark_examples.py", "test_flights_driver_use.py"]
 REST = "all the rest"
@@ -42,6 +42,7 @@ PARTS: dict[str, list[str]] = {
         "spark",
         *(f"examples/{name}" for name in IN_THE_SESSION),
     ],
+    **({"bridge": ["bridge"]} if IS_THOROUGH else {}),
     "examples": ["examples"],
     **(PROPERTIES if IS_THOROUGH else {}),
     "bridge": ["bridge"],
