@@ -114,6 +114,8 @@ class Ages:
 
         One whose batch waits for its next attempt counts since the first one failed.
         """
+        if not (partition.items or partition.accounts.in_flight):
+            return 0.0
         now = since = partition.clock()
         if partition.items:
             oldest, since = partition.accounts.taken_out, partition.filled_at

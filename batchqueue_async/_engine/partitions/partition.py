@@ -188,9 +188,12 @@ class Partition(ProducersQueue[T]):
             with self.guard:
                 if self.line.giving_way and not self.is_changing:
                     self.wait_in_line(self.line.giving_way)
-                if not self.has_room:
+                if self.is_closed or self.is_changing or self.line.head:
                     return 0
-                before = self.accounts.taken_out + len(self.items)
+                count = len(self.items)
+                if count >= self.full_at:
+                    return 0
+                before = self.accounts.taken_out + count
                 self.is_changing = True
                 self.limit = self.guarded_limit = 0
                 try:
@@ -275,10 +278,8 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             self.is_closed = True
             self._set_limits()
-            if self.line.unaware:
-                run_again(self)
-            if self.line.head:
-                self.line.wake_all()
+            run_again(self)
+            self.line.wake_all()
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
@@ -301,8 +302,7 @@ class Partition(ProducersQueue[T]):
     def watch(self, watcher: Watcher) -> bool:
         """Tell `watcher` once all items that are in are settled; False if they are."""
         with self.guard:
-            if self.line.unaware:
-                run_again(self)
+            run_again(self)
             is_watched = watch(self, watcher)
             self.has_fast_path &= not is_watched
             return is_watched
