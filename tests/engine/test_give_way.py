@@ -72,7 +72,54 @@ async def test_it_is_in_after_one_turn_without_a_place_in_the_line() -> None:
     assert await producer
     assert partition.items == [3]
     assert partition.waiting_producers() == 0
+    assert partition.has_fast_path
+    assert partition.limit == partition.guarded_limit == 1
     assert partition.put_nowait(4) is None  # type: ignore[func-returns-value]
+
+
+@every_loop
+async def test_it_is_not_in_before_there_is_room() -> None:
+    """Whether the drain task comes next is a hint."""
+    partition = full_and_taken_from_next()
+    producer = putting(partition, 3)
+    await begun(partition)
+    await turns(2)
+    assert partition.items == [1, 2]
+    assert partition.line.giving_way is None
+    assert partition.waiting_producers() == 1
+    partition.take(None)
+    assert await producer
+    assert partition.items == [3]
+
+
+@every_loop
+async def test_its_item_meets_the_edge_where_a_drain_task_is_told() -> None:
+    partition = full_and_taken_from_next()
+    partition.due_size = 1
+    partition.clock = lambda: 7.0
+    producer = putting(partition, 3)
+    await begun(partition)
+    partition.take(None)
+    partition.due_size = 2
+    partition.full_at = partition._maxsize = 5
+    assert await producer
+    assert partition.limit == partition.guarded_limit == 1
+    assert partition.filled_at == 7.0
+
+
+@every_loop
+async def test_what_comes_in_the_middle_of_a_change_is_not_in() -> None:
+    """From the `__del__` of an item, for instance."""
+    partition = full_and_taken_from_next()
+    producer = putting(partition, 3)
+    await begun(partition)
+    partition.take(None)
+    partition.is_changing = True
+    assert not partition.offer((9,))
+    assert not partition.items
+    partition.is_changing = False
+    assert await producer
+    assert partition.items == [3]
 
 
 @every_loop
@@ -230,14 +277,14 @@ async def test_the_owner_is_told_before_it_is_in() -> None:
 @every_loop
 async def test_what_changes_meanwhile_is_looked_at() -> None:
     """Each of these ends the hot path: it was to end where it went on."""
-    for change in (watched, lingering, opened_to_threads):
+    for change in (watched, lingering, opened, opened_to_threads):
         partition = full_and_taken_from_next()
         producer = putting(partition, 3)
         await begun(partition)
         change(partition)
         assert await producer
         assert not partition.has_fast_path
-        assert not partition.limit or change is not opened_to_threads
+        assert not partition.limit or not partition.is_open_to_threads
 
 
 def watched(partition: Partition[int]) -> None:
@@ -250,11 +297,15 @@ def lingering(partition: Partition[int]) -> None:
     partition.ages.clock = asyncio.get_running_loop().time
 
 
-def opened_to_threads(partition: Partition[int]) -> None:
-    """A thread finds it empty, and does not overtake either."""
+def opened(partition: Partition[int]) -> None:
     lock = threading.RLock()
     partition.open_to_threads(lock)
     partition.take(None)
+
+
+def opened_to_threads(partition: Partition[int]) -> None:
+    """A thread finds it empty, and does not overtake either."""
+    opened(partition)
     waker = LoopWaker[int](asyncio.get_running_loop())
     assert not waker.put_first(partition, 9)
     assert waker.put(partition, (9,)) == 1
@@ -285,7 +336,8 @@ async def test_nobody_gives_way_to_a_drain_task_that_does_not_come_next() -> Non
         for item in range(4):
             assert await queue.produce(item)
         waiting = asyncio.create_task(queue.produce(4))
-        await turns(1)
+        await begun(partition)
+        assert partition.line.giving_way is None
         assert partition.line.head is not None
         assert await waiting
     assert check_settled(queue).handled == 5

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
 
 
-def give_way(partition: Partition[Any], waiter: ServedWaiter) -> None:
-    """Keep all others behind a producer, which yields next; nobody waits in line."""
-    partition.line.giving_way, partition.has_fast_path = waiter, False
-    partition.limit = partition.guarded_limit = 0
-
-
 def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> bool:
     """Accept the item of a producer whose turn has come; else have it stand in line."""
     partition.notify(1)
@@ -34,8 +28,7 @@ def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> boo
     if (
         line.giving_way is waiter
         and count <= partition.full_at
-        and not (partition.is_closed or partition.is_changing)
-        and not partition.is_open_to_threads
+        and not (partition.is_closed or partition.is_open_to_threads)
         and partition.ages.clock is None
         and partition.accounts.watchers is None
     ):

@@ -18,10 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from batchqueue_async._engine.partitions.give_way import (
-    give_way,
-    put_after_giving_way,
-)
+from batchqueue_async._engine.partitions.give_way import put_after_giving_way
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 
@@ -92,7 +89,7 @@ def put_one_in_turn(
     listens = partition.is_open_to_threads or (owner and owner.listens)
     try:
         if partition.has_fast_path and owner and owner.is_over_next_turn:
-            give_way(partition, waiter)
+            line.giving_way, partition.has_fast_path = waiter, False
             yield
             if put_after_giving_way(partition, waiter):
                 return True
