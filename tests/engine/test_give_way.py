@@ -333,14 +333,14 @@ async def test_nobody_gives_way_to_a_drain_task_that_does_not_come_next() -> Non
     config = BatchQueueConfig[int](buffer_size=2, consumer=consume)
     async with BatchQueue("q", config) as queue:
         (partition,) = parts_of(queue).partitions
-        for item in range(4):
+        for item in range(6):
             assert await queue.produce(item)
-        waiting = asyncio.create_task(queue.produce(4))
+        waiting = asyncio.create_task(queue.produce(6))
         await begun(partition)
         assert partition.line.giving_way is None
         assert partition.line.head is not None
         assert await waiting
-    assert check_settled(queue).handled == 5
+    assert check_settled(queue).handled == 7
 
 
 class Produced:
