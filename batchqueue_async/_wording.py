@@ -26,8 +26,10 @@ _LOOKED_AT: Final = 20 * _LONGEST
 members_of: Final = vars(BaseExceptionGroup)["exceptions"].__get__
 """What is in a group of errors, whatever its class makes of that attribute."""
 _IN_URLS = r"://\S*@"
+# Texts come from anywhere, and are looked at on the loop: without `\w*` in front, and
+# with nothing given back (`*+`), a word of 4,000 letters is no work.
 _IN_PAIRS = (
-    r"(?i)(\w*(?:passw|pwd|secret|token|api_?key|credential)\w*['\"]?\s*[=:]\s*)"
+    r"(?i)((?:passw|pwd|secret|token|api_?key|credential)\w*+['\"]?\s*+[=:]\s*+)"
     r"('[^']*'?|\"[^\"]*\"?|[^\s,;&]+)"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -144,6 +145,16 @@ def test_a_group_of_errors_is_shown_with_one_of_them() -> None:
 def test_a_text_without_secrets_stays_as_it_is() -> None:
     for text in ("https://host/path?q=1", "me@host", "passed", "a: b", "key error"):
         assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize("word", ["89504e47", "token", "api_"])
+def test_a_text_of_one_long_word_is_looked_at_at_once(word: str) -> None:
+    text = word * 1_000
+    began = time.thread_time()
+    for _ in range(10):
+        assert reason(ValueError(text)) == f"ValueError({text[:197] + '...'!r})"
+    # Of this thread's own time, whatever else the machine does; it takes 0.05 s.
+    assert time.thread_time() - began < 2.0
 
 
 @pytest.mark.parametrize(
