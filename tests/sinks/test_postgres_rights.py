@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import asyncpg
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
@@ -116,3 +117,29 @@ async def test_who_may_not_read_the_other_kinds_fences_is_told_why_that_is_neede
     await postgres.run(f"{statement} TO {second.name}")
     await second.writes(2)
     assert await ids(postgres, "t") == [0, 2]
+
+
+@pytest.mark.parametrize("policy", ["", "USING (rows > 5)", "USING (true)"])
+async def test_no_epoch_is_looked_for_where_policies_may_hide_it(
+    postgres: Postgres, roles: tuple[Role, Role], policy: str
+) -> None:
+    """It was written twice, without a word. What shows all is no obstacle."""
+    first, second = roles
+    await first.publishes(0)
+    await postgres.run(f"GRANT SELECT ON {OF_STAGED} TO {second.name}")
+    await postgres.run(f"ALTER TABLE {OF_STAGED} ENABLE ROW LEVEL SECURITY")
+    if policy:
+        await postgres.run(f"CREATE POLICY p ON {OF_STAGED} FOR SELECT {policy}")
+    sink = PostgresEpochSink[Any](second.url, "t", COLUMNS)
+    try:
+        if policy == "USING (true)":
+            assert await sink.is_committed(Epoch(first.name, 0))
+            assert not await sink.is_committed(Epoch(first.name, 1))
+        else:
+            with pytest.raises(BatchQueueError, match="row-level security may hide"):
+                await sink.is_committed(Epoch(first.name, 0))
+            with pytest.raises(BatchQueueError, match="row-level security may hide"):
+                await deliver(sink, Epoch(first.name, 0), 1)
+    finally:
+        await sink.close()
+    assert await ids(postgres, "t") == []

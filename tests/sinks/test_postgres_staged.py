@@ -249,3 +249,22 @@ async def test_an_attempt_may_wait_longer_than_the_server_lets_others(
     await sink.stage(slow, [batch(2)])
     assert await sink.publish(EPOCH, [await sink.seal(slow)])
     await sink.close()
+
+
+async def test_no_transaction_is_over_before_its_statements(schema: Schema) -> None:
+    """Since version 17 a database may allow less; what is slow came again for ever."""
+    async with connected(schema.dsn) as connection:
+        if connection.get_server_version() < (17,):
+            pytest.skip("needs PostgreSQL 17, which ends transactions by their age")
+        await connection.execute(f"""
+            CREATE FUNCTION {schema.name}.slow() RETURNS trigger LANGUAGE plpgsql
+                AS 'BEGIN PERFORM pg_sleep(0.5); RETURN new; END';
+            CREATE TRIGGER slow BEFORE INSERT ON {schema.name}.items
+                EXECUTE FUNCTION {schema.name}.slow()""")
+    url = f"{schema.dsn}?transaction_timeout=250"
+    sink = PostgresStagedSink(url, f"{schema.name}.items")
+    slow = attempt()
+    await sink.stage(slow, [batch(1)])
+    await asyncio.sleep(0.5)
+    assert await sink.publish(EPOCH, [await sink.seal(slow)])
+    await sink.close()

@@ -49,6 +49,10 @@ _GONE = 150.0
 _GIVE_UP = """SELECT set_config('tcp_user_timeout', '{}', true)
     WHERE version() LIKE '%linux%'
         AND current_setting('server_version_num')::INT >= 120000"""
+# Since version 17, whatever the database allows others: an attempt waits for its task's
+# next rows, and what else takes time has `statement_timeout`.
+_AS_LONG_AS_IT_TAKES = """SELECT set_config('transaction_timeout', '0', true)
+    WHERE current_setting('transaction_timeout', true) <> '0'"""
 # Who asks for more has it, so that standbys show what was committed.
 _WAIT_FOR_DISK = """SELECT set_config('synchronous_commit', 'on', true)
     WHERE current_setting('synchronous_commit') <> 'remote_apply'"""
@@ -181,7 +185,8 @@ class Connections:
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
         watched = [f"SET LOCAL {each}" for each in self._watched]
-        await connection.execute("; ".join([*watched, *statements, self._give_up]))
+        rest = self._give_up, _AS_LONG_AS_IT_TAKES
+        await connection.execute("; ".join([*watched, *statements, *rest]))
         return transaction
 
     @contextmanager

@@ -42,7 +42,8 @@ _PARTS = """(
         AND ev_class = to_regclass({0}))"""
 # A fence of each epoch stays, under one of few names. So each of these is asked for,
 # which the primary key answers; else an epoch would be looked for among all fences. The
-# limit keeps the server from planning both at once, and reading all after all.
+# limit keeps the server from planning both at once, and reading all after all. Where
+# there is none that this role may see, there may be others: that is an array of NULL.
 _OF_EPOCH = """
     WITH RECURSIVE known (name) AS (
         SELECT min(target) FROM {0}
@@ -50,7 +51,7 @@ _OF_EPOCH = """
         SELECT (SELECT min(target) FROM {0} WHERE target > name) FROM known
         WHERE name IS NOT NULL
     )
-    SELECT ARRAY[target, checkpoint] FROM known, LATERAL (
+    SELECT coalesce((SELECT ARRAY[target, checkpoint] FROM known, LATERAL (
         SELECT target, to_jsonb({0}.*) ->> 'checkpoint' AS checkpoint FROM {0}
         WHERE target = name AND query = $2 AND batch = $3
             AND (target_oid = {1} AND fences_oid = to_regclass($5)
@@ -58,7 +59,17 @@ _OF_EPOCH = """
                 AND (target_oid IS NULL OR fences_oid <> to_regclass($5)
                     OR target_oid IN {2}))
         LIMIT 1) AS found
-    ORDER BY target DESC LIMIT 1"""
+    ORDER BY target DESC LIMIT 1),
+        CASE WHEN row_security_active(to_regclass($5)) THEN ARRAY[NULL::TEXT] END)"""
+_NONE_SHOWN = [None]
+# Whether this role's policies of a table are one that shows all, and none that hides.
+_SHOWS_ALL = """
+    SELECT bool_or(polpermissive AND is_true) AND bool_and(polpermissive OR is_true)
+    FROM (SELECT polpermissive, pg_get_expr(polqual, polrelid) = 'true' AS is_true
+        FROM pg_policy WHERE polrelid = to_regclass($1) AND polcmd IN ('r', '*')
+            AND EXISTS (SELECT FROM unnest(polroles) AS role
+                WHERE CASE role WHEN 0 THEN true ELSE pg_has_role(role, 'USAGE') END)
+    ) AS its"""
 _PRIMARY_KEY = """
     SELECT conname::text FROM pg_constraint
     WHERE conrelid = to_regclass($1) AND contype = 'p'"""
@@ -170,7 +181,9 @@ class Fences:
                     self._target.place,
                     place,
                 )
-            if found is not None:
+            if found == _NONE_SHOWN:
+                await self._require_all(connection, place)
+            elif found is not None:
                 if found[0] == ANY_TABLE:
                     warn_of_old_fence(epoch, self._target.key)
                 return found
@@ -205,6 +218,16 @@ class Fences:
         if moved != "UPDATE 0":
             warn_of_new_table(epoch, self._target.key)
         return added != "INSERT 0 0"
+
+    async def _require_all(self, connection: Connection, place: str) -> None:
+        """Refuse to look for an epoch where it may be hidden: it would come twice."""
+        if not await connection.fetchval(_SHOWS_ALL, place):
+            msg = (
+                f"row-level security may hide epochs in {place}, and rows would come"
+                " twice: give the sink's role a policy FOR ALL USING (true) there, or"
+                " BYPASSRLS"
+            )
+            raise BatchQueueError(msg)
 
     @contextmanager
     def _telling_rights(self, place: str) -> Iterator[None]:
