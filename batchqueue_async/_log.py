@@ -192,10 +192,11 @@ class RepeatedFailures:
         if kind is None and self._has_room(kinds, now):
             kinds[key] = _Kind(title, level, period, now, _lasting(fields, error))
             return True
-        others = f"other failures than the first {MOST} kinds"
-        queue = {"queue": fields.get("queue")}
-        rest = _Kind(others, logging.ERROR, PERIOD, now, queue)
-        kind = kind or kinds.setdefault(None, rest)
+        if kind is None:
+            others = f"other failures than the first {MOST} kinds"
+            queue = {"queue": fields.get("queue")}
+            rest = _Kind(others, logging.ERROR, PERIOD, now, queue)
+            kind = kinds.setdefault(None, rest)
         self._count(kind, now, fields.get("items", 0), error)
         return False
 

@@ -66,15 +66,13 @@ def _require_run(result: Any) -> None:  # noqa: ANN401 - looked at by its type
     kind = type(result)
     if kind in _DATA:
         return
-    if kind is CoroutineType:
-        if inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
-            result.close()
-            _refuse(f"the coroutine {name_of(result)}", "nothing runs")
-    elif issubclass(kind, Coroutine):
+    if issubclass(kind, Coroutine):
         # One that is like a coroutine, as aiohttp's requests and what Cython compiles
         # are, does not say whether it has begun; but nobody returns one that has.
-        result.close()
-        _refuse(f"the coroutine {name_of(result)}", "nothing runs")
+        is_like_one = kind is not CoroutineType
+        if is_like_one or inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
+            result.close()
+            _refuse(f"the coroutine {name_of(result)}", "nothing runs")
     elif issubclass(kind, Awaitable):
         # What begins when it is awaited, as queries of some drivers do, or a future of
         # another library's.

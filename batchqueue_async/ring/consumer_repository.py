@@ -73,6 +73,11 @@ class ConsumerRepository(Generic[E]):
         self._has_own: set[EventProcessor[E]] = set()
 
     @property
+    def consumers(self) -> list[EventProcessor[Any]]:
+        """All of them, in the order in which they were added."""
+        return [each for node in self.nodes for each in node.consumers]
+
+    @property
     def sequences(self) -> tuple[Sequence, ...]:
         """The sequences of all consumers, and of worker pools beside them."""
         gating = self._ring.sequencer.gating
@@ -131,7 +136,7 @@ class ConsumerRepository(Generic[E]):
 
     def start(self) -> None:
         """Run the consumers added so far; later ones run as they are added."""
-        self.tasks.start([each for node in self.nodes for each in node.consumers])
+        self.tasks.start(self.consumers)
 
     def handle_exceptions_with(
         self, on_error: ExceptionHandler, handlers: Seq[object]
@@ -145,10 +150,9 @@ class ConsumerRepository(Generic[E]):
                 self._has_own.add(consumer)
             return
         self._on_error = on_error
-        for node in self.nodes:
-            for consumer in node.consumers:
-                if consumer not in self._has_own:
-                    consumer.on_error = on_error
+        for consumer in self.consumers:
+            if consumer not in self._has_own:
+                consumer.on_error = on_error
 
     def _check_new(self, handlers: Seq[object], after: Seq[Node]) -> None:
         """Refuse handlers that are in the graph, or given twice."""

@@ -294,10 +294,9 @@ class Disruptor(HandlerGroup[E]):
 
     async def _end_unstarted(self) -> None:
         self.ring.halt()
-        for node in self._consumers.nodes:
-            for consumer in node.consumers:
-                reason = f"ring consumer {consumer.handler.name} was never started"
-                await self._consumers.tasks.tell_left(consumer, reason)
+        for consumer in self._consumers.consumers:
+            reason = f"ring consumer {consumer.handler.name} was never started"
+            await self._consumers.tasks.tell_left(consumer, reason)
 
     def halt(self) -> None:
         """Stop now: consumers end after the batch they are at; claims are refused.
@@ -306,10 +305,9 @@ class Disruptor(HandlerGroup[E]):
         """
         self.ring.halt()
         if not self._consumers.tasks.has_started:
-            for node in self._consumers.nodes:
-                for consumer in node.consumers:
-                    name = f"ring consumer {consumer.handler.name}"
-                    say_left(consumer, f"{name} was halted before its start")
+            for consumer in self._consumers.consumers:
+                name = f"ring consumer {consumer.handler.name}"
+                say_left(consumer, f"{name} was halted before its start")
 
     async def __aenter__(self) -> RingBuffer[E]:
         return await self.start()

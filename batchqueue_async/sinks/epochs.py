@@ -131,10 +131,10 @@ class EpochSink(Protocol[T]):
         """
 
 
-def require_sink(field: str, value: object) -> None:
+def require_sink(value: object) -> None:
     """Refuse what is no sink, and a sink's class given for its object."""
     if isinstance(value, type) or not isinstance(value, EpochSink):
-        refuse(field, "an EpochSink", value, TypeError)
+        refuse("sink", "an EpochSink", value, TypeError)
 
 
 def require_epoch(value: object) -> None:
@@ -159,7 +159,7 @@ class EpochWriter(Generic[T]):
     """
 
     def __init__(self, sink: EpochSink[T]) -> None:
-        require_sink("sink", sink)
+        require_sink(sink)
         self._sink = sink
         # The last attempt's, from the first step of its `begin`; whether it goes on.
         self._begun: Epoch | None = None

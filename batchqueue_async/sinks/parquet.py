@@ -136,18 +136,15 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         attempt.file.refuse_broken()
 
         def write() -> None:
-            for batch in self._batches(items):
-                if not attempt.file.has_columns:
-                    self._directory.require_names(batch.schema.names)
-                    require_names_that_differ(batch.schema.names)
-                attempt.file.write([batch])
-
-        def write_into_own() -> None:
             with self._refusing_second(attempt):
-                write()
+                for batch in self._batches(items):
+                    if not attempt.file.has_columns:
+                        self._directory.require_names(batch.schema.names)
+                        require_names_that_differ(batch.schema.names)
+                    attempt.file.write([batch])
 
         try:
-            await to_thread.run_sync(write_into_own)
+            await to_thread.run_sync(write)
         except BaseException as error:
             attempt.file.failure = attempt.file.failure or error
             raise

@@ -182,7 +182,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
             for left in await left_tables(connection, self._target, *starts):
                 await left.drop(connection)
             columns = ", ".join(map(quoted, self._columns))
-            staging = self._staging(attempt.table)
+            staging = self._staging(attempt)
             await staging.create(connection, "0", columns)
             attempt.types = await column_types(connection, staging.place)
             await staging.require_insert(connection, self._columns, self._on_conflict)
@@ -227,7 +227,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
     ) -> int:
         # On a thread, since record batches would hold the loop up.
         parts = await to_thread.run_sync(self._parts, items, number, attempt.types)
-        staging = self._staging(attempt.table)
+        staging = self._staging(attempt)
         async with self._connections.within(connection):
             for part in parts:
                 if isinstance(part, list):
@@ -279,7 +279,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         staged = attempt.rows
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)
-            staging = self._staging(attempt.table)
+            staging = self._staging(attempt)
             is_new = not await self._fences.has_own(connection, epoch)
             # Waits for a transaction of an earlier version that adds the same one.
             if is_new and await self._fences.add(connection, epoch, staged):
@@ -298,10 +298,10 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
 
     async def _discard(self, epoch: Epoch, attempt: Writes) -> None:
         async with self._connections.transaction() as connection:
-            await self._staging(attempt.table).drop(connection)
+            await self._staging(attempt).drop(connection)
 
-    def _staging(self, table: str) -> StagingTable:
-        return StagingTable(self._target, table, RESERVED)
+    def _staging(self, attempt: Writes) -> StagingTable:
+        return StagingTable(self._target, attempt.table, RESERVED)
 
     async def _copy_rows(
         self, connection: Connection, attempt: Writes, number: int, rows: list[Row]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHECKSUMS = "spark.sql.shuffle.orderIndependentChecksum"
-# Either makes Spark compute checksums. Both are off in Spark 4.1, unless asked for.
+# Either makes Spark compute checksums.
 _SETTINGS = (f"{_CHECKSUMS}.enabled", f"{_CHECKSUMS}.enableFullRetryOnMismatch")
 _SHUFFLE = "org.apache.spark.ShuffleDependency"
 

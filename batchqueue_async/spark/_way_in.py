@@ -47,10 +47,9 @@ class WayIn:
 
 
 _ways: WeakKeyDictionary[BatchQueue[Any], WayIn] = WeakKeyDictionary()
-_making = threading.Lock()
 
 
 def way_into(queue: BatchQueue[Any]) -> WayIn:
     """Return the queue's."""
-    with _making:
-        return _ways.setdefault(queue, WayIn())
+    # Atomic: two threads that ask for the first time get the same one.
+    return _ways.setdefault(queue, WayIn())

@@ -253,22 +253,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
         the error and goes on, but it commits no epoch any more.
         """
         tokens = _all_tokens(messages)
-        if tokens:
-            epoch, run = tokens[0].attempt.epoch, tokens[0].attempt.run
-            if epoch.batch != batchId:
-                msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
-                raise BatchQueueError(msg)
-            nobody = _nobody(epoch, run, tokens)
-            is_new = publish(
-                self.open_queue, nobody, tokens, self.columns, follows=True
+        if not tokens:
+            return
+        epoch, run = tokens[0].attempt.epoch, tokens[0].attempt.run
+        if epoch.batch != batchId:
+            msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
+            raise BatchQueueError(msg)
+        nobody = _nobody(epoch, run, tokens)
+        if not publish(self.open_queue, nobody, tokens, self.columns, follows=True):
+            logger.warning(
+                "%s is published already, so this micro-batch changes nothing: %s",
+                epoch,
+                _RESTARTED if self.query is None else _NAMED,
+                **fields_of(epoch),
             )
-            if not is_new:
-                logger.warning(
-                    "%s is published already, so this micro-batch changes nothing: %s",
-                    epoch,
-                    _RESTARTED if self.query is None else _NAMED,
-                    **fields_of(epoch),
-                )
 
     def abort(
         self,

@@ -102,7 +102,7 @@ class ForeachBatchSink(Generic[T]):
     ) -> None:
         require_instance("sync_queue", sync_queue, SyncBatchQueue, "a SyncBatchQueue")
         if sink is not None:
-            require_sink("sink", sink)
+            require_sink(sink)
         require_arguments("fetch", fetch, 1, "one argument, a frame")
         require_timeout("timeout", timeout)
         self._sync_queue = sync_queue

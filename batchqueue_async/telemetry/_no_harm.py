@@ -10,13 +10,23 @@ from batchqueue_async._log import logger
 
 
 class NoHarm:
-    """Tells the first error that a provider raised about one queue, or one handler."""
+    """Keeps what a provider raises in its block, and tells the first such error.
+
+    There is one for each queue, or each handler.
+    """
 
     def __init__(self, *, queue: str | None = None, handler: str | None = None) -> None:
         self._queue, self._handler = queue, handler
         self._is_told = False
 
-    def tell(self, error: Exception) -> None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
         if not self._is_told:
             self._is_told = True
             logger.error(
@@ -27,3 +37,4 @@ class NoHarm:
                 queue=self._queue,
                 handler=self._handler,
             )
+        return True

@@ -280,16 +280,12 @@ class _Recorder:
 
     def cut(self, handler: str, size: int) -> None:
         # What it raised would be taken for the drain task's.
-        try:
+        with self._no_harm:
             self._size(size, self._of(handler))
-        except Exception as error:  # noqa: BLE001 - whatever a provider raises
-            self._no_harm.tell(error)
 
     def called(self, handler: str, seconds: float) -> None:
-        try:
+        with self._no_harm:
             self._seconds(seconds, self._of(handler))
-        except Exception as error:  # noqa: BLE001 - whatever a provider raises
-            self._no_harm.tell(error)
 
 
 def _leave(listeners: list[Any], recorder: _Recorder) -> None:

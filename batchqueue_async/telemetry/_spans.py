@@ -116,11 +116,9 @@ class _LinkedHandler(Generic[T]):
 
         def span(batch: list[T]) -> Span:
             count = {"messaging.batch.message_count": len(batch)}
-            try:
+            with no_harm:
                 return start(links=self._links(batch), attributes=count)
-            except Exception as error:  # noqa: BLE001 - whatever a provider raises
-                no_harm.tell(error)
-                return INVALID_SPAN
+            return INVALID_SPAN
 
         no_harm = NoHarm(handler=self.__qualname__)
         self.consume = _inside(span, consume, no_harm)
@@ -153,10 +151,8 @@ def _inside(
 
     def end(span: Span) -> None:
         # Whatever became of the batch: it would fail by this, and be tried again.
-        try:
+        with no_harm:
             span.end()
-        except Exception as error:  # noqa: BLE001 - whatever a provider raises
-            no_harm.tell(error)
 
     async def finish(span: Span, rest: Callable[[], Awaitable[object]]) -> object:
         try:

@@ -20,8 +20,9 @@ class Refused(Exception):
     pass
 
 
+@pytest.mark.parametrize("verb", ["claim", "slot"])
 async def test_a_block_publishes_its_event_or_abandons_it(
-    producer: ProducerType,
+    producer: ProducerType, verb: str
 ) -> None:
     disruptor = small(producer=producer)
     handler = Recorder()
@@ -29,7 +30,7 @@ async def test_a_block_publishes_its_event_or_abandons_it(
     async with disruptor as ring:
         for number in range(20):
             try:
-                async with ring.claim() as event:
+                async with getattr(ring, verb)() as event:
                     event.value = number
                     if number % 3 == 0:
                         raise Refused  # noqa: TRY301
@@ -37,6 +38,7 @@ async def test_a_block_publishes_its_event_or_abandons_it(
                 pass
 
     assert handler.values == [number for number in range(20) if number % 3]
+    assert handler.sequences == handler.values
 
 
 async def test_a_claim_is_in_one_block_at_a_time(producer: ProducerType) -> None:

@@ -96,24 +96,6 @@ async def test_a_slot_is_published_at_the_end_of_its_block() -> None:
     assert handler.seen == [(0, "first", False), (1, 1, True)]
 
 
-async def test_a_slot_whose_block_raises_is_skipped(producer: ProducerType) -> None:
-    disruptor = small(producer=producer)
-    handler = Recorder()
-    disruptor.handle_events_with(handler)
-    async with disruptor as ring:
-        for number in range(20):
-            try:
-                async with ring.slot() as event:
-                    event.value = number
-                    if number % 3 == 0:
-                        raise Refused  # noqa: TRY301
-            except Refused:
-                pass
-
-    assert handler.values == [number for number in range(20) if number % 3]
-    assert handler.sequences == handler.values
-
-
 async def test_a_slot_whose_block_is_cancelled_is_skipped() -> None:
     disruptor = small()
     handler = Recorder()

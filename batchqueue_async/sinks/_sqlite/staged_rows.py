@@ -92,7 +92,7 @@ class StagedRows:
 
     def number_of(self, attempt: Attempt, *, is_new: bool) -> int:
         """Return the attempt's number; a new one is registered."""
-        if is_new and not (attempt.is_announced and not self._has_run(attempt)):
+        if is_new and (not attempt.is_announced or self._has_run(attempt)):
             if self._number(attempt.name) is not None:
                 refuse_known(attempt)
             return self._register(attempt.epoch, attempt.run, attempt.name)

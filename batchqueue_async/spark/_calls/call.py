@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from math import ceil
 from typing import Any, TypeAlias
 
@@ -213,9 +213,8 @@ class WaitingRows:
 
         There are no items if none of the waiting rows makes any.
         """
-        items = [*islice(self._made, self._max_batch)]
-        for _ in items:
-            self._made.popleft()
+        most = min(self._max_batch, len(self._made))
+        items = [self._made.popleft() for _ in range(most)]
         parts: list[pa.RecordBatch] = []
         size = rows_of(items)
         while size < self._max_batch and self.rows:

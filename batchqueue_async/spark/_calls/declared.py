@@ -150,7 +150,7 @@ def _refuse_twice(field: str, names: list[str]) -> None:
 
 
 def _with_nulls(field: StructField) -> DataType:
-    """Return the type; in 4.1 only that of a frame has such a public method."""
+    """Return the type; of types, only those with parts have such a public method."""
     return StructType([field]).toNullable()[0].dataType
 
 

@@ -1,6 +1,5 @@
 """A stream's columns go into those of the same name, in SQLite and PostgreSQL alike."""
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import asyncpg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,6 +29,7 @@ from batchqueue_async.spark import (
 )
 from batchqueue_async.telemetry import with_links
 from tests.spark.executor.probes import OpenFileQueue
+from tests.support.ask_postgres import ask
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
@@ -113,19 +112,13 @@ def test_who_stands_in_for_the_writer_changes_no_columns(
 def test_the_same_code_fills_postgresql(
     run: Callable[..., None], postgres_dsn: str
 ) -> None:
-    async def ask(statement: str) -> list[tuple[Any, ...]]:
-        connection = await asyncpg.connect(postgres_dsn)
-        try:
-            return [tuple(row) for row in await connection.fetch(statement)]
-        finally:
-            await connection.close()
-
     name = f"t_{uuid4().hex[:8]}"
-    asyncio.run(ask(f"CREATE TABLE {name} (id BIGINT, v TEXT, at TIMESTAMPTZ)"))
+    ask(postgres_dsn, f"CREATE TABLE {name} (id BIGINT, v TEXT, at TIMESTAMPTZ)")
     micros = int(AT.timestamp() * 1_000_000)
     run(QUERY.format(micros), PostgresEpochSink(postgres_dsn, name, COLUMNS))
 
-    assert asyncio.run(ask(f"SELECT id, v, at FROM {name}")) == [(1, "x", AT)]
+    (row,) = ask(postgres_dsn, f"SELECT id, v, at FROM {name}")
+    assert tuple(row) == (1, "x", AT)
 
 
 def test_a_name_may_have_a_dot_wherever_rows_travel(

@@ -1,18 +1,17 @@
 """The code of the guides runs, in the shared session."""
 
-import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import asyncpg
 import pytest
 from pyspark.sql import SparkSession
 
 from batchqueue_async import BatchQueueConfig, LoopThread
 from batchqueue_async.spark import flushed_queue
+from tests.support.ask_postgres import ask
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
@@ -61,15 +60,14 @@ def test_the_asynchronous_client_of_the_guide_writes(
     text = text.replace(SERVER, postgres_dsn)
     (code,) = (code for source, code in blocks(guide, text) if postgres_dsn in source)
     euros = spark.range(100, numPartitions=2).selectExpr("'x' AS shop", "id AS euros")
-    asyncio.run(execute(postgres_dsn, "CREATE TABLE sold (shop TEXT, euros BIGINT)"))
+    ask(postgres_dsn, "CREATE TABLE sold (shop TEXT, euros BIGINT)")
 
     try:
         exec(code, {"__name__": "guide", "euros": euros, **EARLIER})
-        (row,) = asyncio.run(
-            execute(postgres_dsn, "SELECT COUNT(*), COUNT(DISTINCT euros) FROM sold")
-        )
+        query = "SELECT COUNT(*), COUNT(DISTINCT euros) FROM sold"
+        (row,) = ask(postgres_dsn, query)
     finally:
-        asyncio.run(execute(postgres_dsn, "DROP TABLE sold"))
+        ask(postgres_dsn, "DROP TABLE sold")
 
     # Both ways, of each process and of each task, wrote all of it.
     assert tuple(row) == (200, 100)
@@ -80,11 +78,3 @@ def blocks(guide: Path, text: str) -> Iterator[tuple[str, CodeType]]:
     for block in re.finditer(r"^```py\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         source = "\n" * text[: block.start(1)].count("\n") + block[1]
         yield source, compile(source, str(guide), "exec")
-
-
-async def execute(dsn: str, statement: str) -> list[asyncpg.Record]:
-    connection = await asyncpg.connect(dsn)
-    try:
-        return await connection.fetch(statement)
-    finally:
-        await connection.close()

@@ -1,10 +1,10 @@
 """`format("batchqueue")` into PostgreSQL: values arrive as they are, once."""
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
 import pytest
+
+from tests.support.ask_postgres import ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,17 +17,6 @@ VALUES = """SELECT id,
     timestamp_micros(id) AS t, DATE '2026-11-21' AS d, id / 4.0D AS f, id = 1 AS b,
     CAST(id AS DECIMAL(10, 2)) AS n, IF(id = 0, NULL, encode('x\\\\y', 'utf-8')) AS raw
     FROM range(0, 3, 1, 2)"""
-
-
-def ask(dsn: str, query: str) -> list[asyncpg.Record]:
-    async def run() -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(dsn)
-        try:
-            return await connection.fetch(query)
-        finally:
-            await connection.close()
-
-    return asyncio.run(run())
 
 
 def write(frame: "DataFrame", dsn: str, **options: Any) -> None:  # noqa: ANN401

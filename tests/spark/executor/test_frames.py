@@ -1,6 +1,5 @@
 """Frames of any columns through `format("batchqueue")`: kept, matched or refused."""
 
-import asyncio
 import logging
 import re
 import sqlite3
@@ -8,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks.epochs import Epoch
 from batchqueue_async.sinks.staged import Attempt
 from tests.spark.executor.test_data_source import staged, writer
+from tests.support.ask_postgres import ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,17 +89,8 @@ def test_a_directory_of_empty_writes_can_be_read(
 def test_columns_are_matched_as_spark_does_it(
     spark: "SparkSession", tmp_path: Path, postgres_dsn: str
 ) -> None:
-    import asyncpg  # noqa: PLC0415
-
-    async def ask(statement: str) -> list[tuple[Any, ...]]:
-        connection = await asyncpg.connect(postgres_dsn)
-        try:
-            return [tuple(row) for row in await connection.fetch(statement)]
-        finally:
-            await connection.close()
-
     name = f"t_{uuid4().hex[:8]}"
-    asyncio.run(ask(f"CREATE TABLE {name} (id BIGINT, word TEXT)"))
+    ask(postgres_dsn, f"CREATE TABLE {name} (id BIGINT, word TEXT)")
     frame = spark.sql("SELECT 'x' AS Word, 1L AS ID")
     made = writer(frame, "postgres", url=postgres_dsn, table=name)
     made.save()
@@ -110,7 +101,8 @@ def test_columns_are_matched_as_spark_does_it(
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
 
-    assert asyncio.run(ask(f"SELECT id, word FROM {name}")) == [(1, "x")]
+    (row,) = ask(postgres_dsn, f"SELECT id, word FROM {name}")
+    assert tuple(row) == (1, "x")
 
 
 def test_what_the_sink_refuses_is_told_in_one_line(

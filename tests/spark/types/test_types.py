@@ -1,6 +1,5 @@
 """Each of Spark's types: into Python, and into the stores, as the docs' table says."""
 
-import asyncio
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -9,12 +8,12 @@ from dataclasses import make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import asyncpg
 import pyarrow as pa
 import pytest
 
 from batchqueue_async.spark import arrow_batches, to_dicts, to_objects, to_tuples
 from tests.spark.types.cases import CASES, REFUSED, Case
+from tests.support.ask_postgres import ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -284,14 +283,3 @@ def test_the_guide_s_table_has_each_type_and_its_value() -> None:
         assert case.name in table
         if case.name != "VARIANT":
             assert f"`{case.plain!r}`" in table[case.name]
-
-
-def ask(dsn: str, query: str) -> list[asyncpg.Record]:
-    async def run() -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(dsn)
-        try:
-            return await connection.fetch(query)
-        finally:
-            await connection.close()
-
-    return asyncio.run(run())
