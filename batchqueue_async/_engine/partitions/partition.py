@@ -77,9 +77,8 @@ class Partition(ProducersQueue[T]):
         # The nap of its drain task; None before the start, and in a handoff.
         self.owner: Nap | None = None
         self.is_closed = self.is_changing = self.is_open_to_threads = False
-        # Whether it is known to be open, unguarded and without a clock, and nobody
-        # waits in line or watches. One look at this spares five at other objects: with
-        # thousands of partitions those have left the processor's caches.
+        # Whether it is known to be open, unguarded and without clock, line and watcher:
+        # of thousands of partitions, those have left the processor's caches.
         self.has_fast_path = False
         self.pausing: Pause | None = None
         self.ages = Ages()
@@ -278,8 +277,10 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             self.is_closed = True
             self._set_limits()
-            run_again(self)
-            self.line.wake_all()
+            if self.line.unaware:
+                run_again(self)
+            if self.line.head:
+                self.line.wake_all()
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
