@@ -317,9 +317,9 @@ async def test_closed_meanwhile_the_item_is_not_accepted() -> None:
     partition = full_and_taken_from_next()
     first = putting(partition, 3)
     await begun(partition)
-    second = putting(partition, 4)
     partition.take(None)
     partition.close()
+    second = putting(partition, 4)
     assert not await first
     assert not await second
     assert partition.items == []
