@@ -341,6 +341,7 @@ async def test_it_is_named_once_and_then_counted(
     assert "such as for 0." in last
 
 
+@pytest.mark.real_time  # A machine that stands still looks like a handler that does.
 async def test_who_waits_long_holds_nobody_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
