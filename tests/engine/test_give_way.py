@@ -30,7 +30,6 @@ from tests.engine.every_loop import every_loop
 from tests.engine.until import turns
 from tests.support.oracle import check_settled
 from tests.support.striking import OUT_OF_REACH, SWEEP, Struck, quiet, strike
-from tests.support.thorough import IS_THOROUGH
 
 __all__ = ["quiet"]
 
@@ -469,7 +468,7 @@ class TestStruck:
 
     def test_it_is_in_once_or_not_at_all(self, part: int) -> None:
         struck = 0
-        for at in range(part, MOST_POINTS, 7 if IS_THOROUGH else 49):
+        for at in range(part, MOST_POINTS, 7):
             if not strike_at(at):
                 break
             struck += 1

@@ -41,5 +41,9 @@ def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> boo
         return True
     if waiter.line is None:
         partition.wait_in_line(waiter)
+    else:
+        # Whoever put it there may have been struck before it was served.
+        with partition.guard:
+            partition.serve_line()
     # It may have been placed meanwhile.
     return waiter.acknowledge()
