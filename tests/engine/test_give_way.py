@@ -57,11 +57,17 @@ async def begun(partition: Partition[int], producers: int = 1) -> None:
         await turns(1)
 
 
-@every_loop
-async def test_it_is_in_after_one_turn_without_a_place_in_the_line() -> None:
+async def one_that_gives_way() -> tuple[Partition[int], asyncio.Task[bool]]:
+    """Return a full partition, and the producer of 3 that gives way there."""
     partition = full_and_taken_from_next()
     producer = putting(partition, 3)
     await begun(partition)
+    return partition, producer
+
+
+@every_loop
+async def test_it_is_in_after_one_turn_without_a_place_in_the_line() -> None:
+    partition, producer = await one_that_gives_way()
     assert partition.line.head is None
     assert partition.line.giving_way
     assert partition.waiting_producers() == 1
@@ -79,9 +85,7 @@ async def test_it_is_in_after_one_turn_without_a_place_in_the_line() -> None:
 @every_loop
 async def test_it_is_not_in_before_there_is_room() -> None:
     """Whether the drain task comes next is a hint."""
-    partition = full_and_taken_from_next()
-    producer = putting(partition, 3)
-    await begun(partition)
+    partition, producer = await one_that_gives_way()
     await turns(2)
     assert partition.items == [1, 2]
     assert partition.line.giving_way is None
@@ -109,9 +113,7 @@ async def test_its_item_meets_the_edge_where_a_drain_task_is_told() -> None:
 @every_loop
 async def test_what_comes_in_the_middle_of_a_change_is_not_in() -> None:
     """From the `__del__` of an item, for instance."""
-    partition = full_and_taken_from_next()
-    producer = putting(partition, 3)
-    await begun(partition)
+    partition, producer = await one_that_gives_way()
     partition.take(None)
     partition.is_changing = True
     assert not partition.offer((9,))
@@ -123,9 +125,7 @@ async def test_what_comes_in_the_middle_of_a_change_is_not_in() -> None:
 
 @every_loop
 async def test_who_finds_no_room_stands_behind_it() -> None:
-    partition = full_and_taken_from_next()
-    first = putting(partition, 3)
-    await begun(partition)
+    partition, first = await one_that_gives_way()
     assert not partition.has_room
     assert not partition.offer((9,))
     assert not partition.append(9)
@@ -163,9 +163,7 @@ async def test_who_finds_room_is_in_at_once_and_behind_it(
     comes: Callable[[Partition[int]], None],
 ) -> None:
     """Nobody waits while there is room, whoever comes before its turn."""
-    partition = full_and_taken_from_next()
-    first = putting(partition, 3)
-    await begun(partition)
+    partition, first = await one_that_gives_way()
     partition.take(None)
     assert partition.has_room
     assert not partition.waiting_producers()
@@ -183,9 +181,7 @@ async def test_who_finds_room_is_in_at_once_and_behind_it(
 async def test_room_for_one_is_its_own(
     comes: Callable[[Partition[int]], None],
 ) -> None:
-    partition = full_and_taken_from_next()
-    first = putting(partition, 3)
-    await begun(partition)
+    partition, first = await one_that_gives_way()
     assert partition.take(1) == [1]
     assert partition.limit == partition.guarded_limit == 0
     assert not partition.has_room
@@ -197,9 +193,7 @@ async def test_room_for_one_is_its_own(
 
 @every_loop
 async def test_placed_meanwhile_and_cancelled_it_leaves_nothing() -> None:
-    partition = full_and_taken_from_next()
-    first = putting(partition, 3)
-    await begun(partition)
+    partition, first = await one_that_gives_way()
     partition.take(None)
     by_offer(partition)
     first.cancel()
@@ -277,9 +271,7 @@ async def test_the_owner_is_told_before_it_is_in() -> None:
 async def test_what_changes_meanwhile_is_looked_at() -> None:
     """Each of these ends the hot path: it was to end where it went on."""
     for change in (watched, lingering, opened, opened_to_threads):
-        partition = full_and_taken_from_next()
-        producer = putting(partition, 3)
-        await begun(partition)
+        partition, producer = await one_that_gives_way()
         change(partition)
         assert await producer
         assert not partition.has_fast_path
@@ -313,9 +305,7 @@ def opened_to_threads(partition: Partition[int]) -> None:
 
 @every_loop
 async def test_closed_meanwhile_the_item_is_not_accepted() -> None:
-    partition = full_and_taken_from_next()
-    first = putting(partition, 3)
-    await begun(partition)
+    partition, first = await one_that_gives_way()
     partition.take(None)
     partition.close()
     second = putting(partition, 4)
