@@ -88,7 +88,7 @@ class Intake:
                     undo_append(partition.items, item, error)
                     raise
                 return None
-        if partition.line.head is None:
+        if partition.line.head is None and len(partition.items) < partition.full_at:
             may_append = partition.is_open_to_threads or partition.is_told_once
             if may_append and partition.append(item):
                 return None

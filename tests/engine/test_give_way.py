@@ -44,6 +44,12 @@ def full_and_taken_from_next() -> Partition[int]:
     return partition
 
 
+def naps(partition: Partition[int]) -> None:
+    """Have its drain task not look in the next turn, after all."""
+    owner: Any = partition.owner
+    owner.is_over_next_turn = False
+
+
 def putting(partition: Partition[int], item: int) -> asyncio.Task[bool]:
     async def put() -> bool:
         return await put_one_in_turn(partition, (item,), asyncio.get_running_loop())
@@ -78,7 +84,9 @@ async def test_it_is_in_after_one_turn_without_a_place_in_the_line() -> None:
     assert partition.items == [3]
     assert partition.waiting_producers() == 0
     assert partition.has_fast_path
-    assert partition.limit == partition.guarded_limit == 1
+    # The drain task looks in the next turn: the last place is filled without telling.
+    assert partition.limit == partition.guarded_limit == 2
+    assert partition.is_due()
     assert partition.put_nowait(4) is None  # type: ignore[func-returns-value]
 
 
@@ -103,10 +111,12 @@ async def test_its_item_meets_the_edge_where_a_drain_task_is_told() -> None:
     producer = putting(partition, 3)
     await begun(partition)
     partition.take(None)
+    naps(partition)
     partition.due_size = 2
     partition.full_at = partition._maxsize = 5
     assert await producer
     assert partition.limit == partition.guarded_limit == 1
+    assert not partition.is_due()
     assert partition.filled_at == 7.0
 
 
@@ -263,8 +273,90 @@ async def test_the_owner_is_told_before_it_is_in() -> None:
     await begun(partition)
     partition.take(None)
     owner.has_news = False
+    naps(partition)
     assert await producer
     assert owner.has_news
+
+
+@every_loop
+async def test_edges_are_back_with_the_next_take() -> None:
+    partition, producer = await one_that_gives_way()
+    partition.take(None)
+    assert await producer
+    assert partition.is_due()
+    partition.take(None)
+    assert partition.limit == 0
+    partition.accept_at_once((4,))
+    assert partition.limit == 1
+    assert not partition.is_due()
+
+
+async def test_nothing_gathers_where_a_producer_gave_way() -> None:
+    """Items that need not tell a drain task must not wait for one that naps."""
+    at: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    async def note(batch: list[int]) -> None:
+        at.extend(loop.time() for _ in batch)
+
+    async with BatchQueue[int]("q", BatchQueueConfig(buffer_size=10)) as queue:
+        queue.add_handler(int, note)
+        for lot in range(5):
+            at.clear()
+            # The last two of a lot find a partition that a producer gave way in.
+            for item in range(32):
+                assert await queue.produce(item)
+            produced = loop.time()
+            await asyncio.sleep(0.5)
+            assert len(at) == 32, lot
+            assert max(at) == produced, lot
+
+
+@every_loop
+async def test_a_drain_task_that_is_cancelled_as_it_was_to_look_looks() -> None:
+    """Nobody tells it again: the partition is filled without."""
+    handled: list[int] = []
+
+    async def handle(batch: list[int]) -> None:
+        handled.extend(batch)
+
+    async with BatchQueue[int]("q", BatchQueueConfig(buffer_size=10)) as queue:
+        queue.add_handler(int, handle)
+        (task,) = parts_of(queue).tasks.running
+        (partition,) = parts_of(queue).partitions
+        for strikes in range(1, 4):
+            handled.clear()
+            for item in range(31):
+                assert await queue.produce(item)
+            assert partition.limit == partition.full_at
+            for _ in range(strikes):
+                task.cancel()
+                await turns(1)
+            while len(partition.items) < 10 and len(handled) < 30:
+                assert queue.produce_nowait(99)
+            await asyncio.sleep(0.01)
+            assert handled[:31] == [*range(31)], strikes
+            assert not partition.items, strikes
+
+
+@every_loop
+async def test_a_drain_task_that_was_to_look_and_has_ended_is_started_again() -> None:
+    """Who found it to come next must find that it does not: or nobody tells it."""
+    async with BatchQueue[int]("q", BatchQueueConfig(buffer_size=10)) as queue:
+        queue.add_handler(int, Mock(return_value=None))
+        parts = parts_of(queue)
+        for item in range(31):
+            assert await queue.produce(item)
+        (task,), nap = parts.tasks.running, parts.partitions[0].owner
+        while not (nap and nap.is_over_next_turn):
+            await turns(1)
+        task.cancel()
+        parts.tasks.suspend()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not nap.is_over_next_turn
+        for item in range(31):
+            assert await queue.produce(item)
 
 
 @every_loop

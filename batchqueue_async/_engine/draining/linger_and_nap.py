@@ -206,7 +206,7 @@ class Nap:
         # Whether anything came since the drain task looked, if only from a `__del__`.
         self.has_news = False
         # Whether the drain task does not nap, and looks again in the loop's next turn:
-        # a hint, which may be out of date where it was cancelled.
+        # a hint, which may be out of date where it was cancelled, and starts again.
         self.is_over_next_turn = False
         # Whether arrivals have to call `notify`: it naps, or has to be revived.
         self.listens = False

@@ -277,10 +277,12 @@ class HandlerCall:
             waits_for = running.send(None)
         except StopIteration as end:
             if end.value is None:
+                # `end`, which comes next, looks how long it has held the loop.
+                self.coroutine = None
                 return None
             return self.detector.calls.finish(self, end.value)
         finally:
-            if monotonic() - self.step_began > HELD_UP:
+            if self.coroutine and monotonic() - self.step_began > HELD_UP:
                 self.end_step()
         return self.detector.calls.in_steps(running, self, waits_for)
 

@@ -6,6 +6,10 @@ producer meanwhile, nor is to be taken back.
 
 It is ahead of all that come meanwhile. Whoever does has it stand in line first
 (`WaitingLine.join`), where all are served as ever.
+
+Nor has any item to tell a drain task that looks again in the next turn that a batch is
+due or the partition full. So the partition has *no edges* until the next take: the hot
+path fills it to the last place, and `Partition.is_due` has the drain task not nap.
 """
 
 from __future__ import annotations
@@ -19,10 +23,12 @@ if TYPE_CHECKING:
 
 def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> bool:
     """Accept the item of a producer whose turn has come; else have it stand in line."""
-    partition.notify(1)
+    owner = partition.owner
+    looks_next = owner is not None and owner.is_over_next_turn
+    if not looks_next:
+        partition.notify(1)
     filled_at = partition.filled_at if partition.items else partition.clock()
-    count, due = len(partition.items) + 1, partition.due_size
-    line = partition.line
+    line, count = partition.line, len(partition.items) + 1
     items: Any = partition.items
     # No call from here on, after which a signal handler might raise.
     if (
@@ -36,8 +42,10 @@ def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> boo
         waiter.wants, waiter.accepted = 0, 1
         line.giving_way, partition.has_fast_path = None, True
         partition.filled_at = filled_at
-        limit = due if count < due else partition.full_at
-        partition.limit = partition.guarded_limit = limit - 1
+        limit, due = partition.full_at, partition.due_size
+        if not looks_next:
+            limit = (due if count < due else limit) - 1
+        partition.limit = partition.guarded_limit = limit
         return True
     if waiter.line is None:
         partition.wait_in_line(waiter)

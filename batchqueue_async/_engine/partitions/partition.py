@@ -3,8 +3,8 @@
 Invariants:
 * `len(items) + line.reserved <= maxsize`, at every moment.
 * While somebody waits in line, room goes to the line: nobody else gets in.
-* `len(items) < limit` means that one more item meets no edge (empty, due, full), no
-  line, no close and no other thread: the hot path may append without asking.
+* `len(items) < limit`: one more item meets no edge (empty, due, full; no such one is
+  left if `limit == full_at`), no line, close or thread: the hot path may just append.
 * The first `uniform_prefix` items, all that wait or fewer, have one type.
 * At most one take is outstanding: the next one comes when all its items are settled,
   so "settled up to a position" needs no record of single batches.
@@ -73,7 +73,7 @@ class Partition(ProducersQueue[T]):
         self._maxsize = buffer_size
         self._init(buffer_size)
         self.index = index
-        self.line, self.accounts = WaitingLine(), Accounts()
+        self.line, self.accounts, self.ages = WaitingLine(), Accounts(), Ages()
         # The nap of its drain task; None before the start, and in a handoff.
         self.owner: Nap | None = None
         self.is_closed = self.is_changing = self.is_open_to_threads = False
@@ -81,7 +81,6 @@ class Partition(ProducersQueue[T]):
         # of thousands of partitions, those have left the processor's caches.
         self.has_fast_path = False
         self.pausing: Pause | None = None
-        self.ages = Ages()
         # The loop's time, on any thread; and when an item last found it empty.
         self.clock: Callable[[], float] = monotonic
         self.filled_at = 0.0
@@ -108,9 +107,10 @@ class Partition(ProducersQueue[T]):
         return self.accounts.taken_out + len(self.items)
 
     def is_due(self, coming: int = 0) -> bool:
-        """Whether it is full (with `coming`), waited for, watched, or closed."""
+        """Whether it is full (with `coming`), watched, waited for, closed, edgeless."""
         return (
             len(self.items) + coming >= self.due_size
+            or self.limit == self.full_at
             or self.line.unserved is not None
             or self.accounts.watchers is not None
             or self.is_closed
@@ -251,7 +251,7 @@ class Partition(ProducersQueue[T]):
             self.taken_from = self.accounts.take(len(taken))
             if self.ages.clock is not None and not self.items:
                 self.ages.forget()
-            if self.has_fast_path and not self.items:
+            if not self.items and (self.has_fast_path or self.line.giving_way):
                 self.limit = self.guarded_limit = 0
             elif self.line.head:
                 self.serve_line()
@@ -279,8 +279,7 @@ class Partition(ProducersQueue[T]):
             self._set_limits()
             if self.line.unaware:
                 run_again(self)
-            if self.line.head:
-                self.line.wake_all()
+            self.line.wake_all()
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
@@ -339,7 +338,8 @@ class Partition(ProducersQueue[T]):
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
-            self.uniform_prefix = min(self.uniform_prefix, 0)
+            if self.uniform_prefix > 0:
+                self.uniform_prefix = 0
             # No call from here on.
             self.items, self.taken, self.taken_from = [], items, -1
             return items

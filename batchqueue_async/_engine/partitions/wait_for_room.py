@@ -86,14 +86,17 @@ def put_one_in_turn(
     """
     waiter = ServedWaiter(loop, chunk, partition)
     line, owner = partition.line, partition.owner
-    listens = partition.is_open_to_threads or (owner and owner.listens)
     try:
         if partition.has_fast_path and owner and owner.is_over_next_turn:
             line.giving_way, partition.has_fast_path = waiter, False
             yield
             if put_after_giving_way(partition, waiter):
                 return True
-        elif listens or line.unserved is None:
+        elif (
+            line.unserved is None
+            or partition.is_open_to_threads
+            or (owner and owner.listens)
+        ):
             partition.wait_in_line(waiter)
             partition.notify()
         else:
