@@ -291,6 +291,30 @@ async def test_edges_are_back_with_the_next_take() -> None:
     assert not partition.is_due()
 
 
+@every_loop
+async def test_the_next_producer_gets_what_the_last_one_waited_with() -> None:
+    """As it was made: its item is not kept, and nothing is known of its turn."""
+    partition, producer = await one_that_gives_way()
+    partition.take(None)
+    assert await producer
+    spare = partition.line.spare
+    assert spare is not None
+    assert spare.chunk == ()
+    assert partition.put_nowait(4) is None  # type: ignore[func-returns-value]
+    producer = putting(partition, 5)
+    await begun(partition)
+    assert partition.line.giving_way is spare
+    assert partition.line.spare is None
+    # The second one stands behind it, so it has been put into the line.
+    second = putting(partition, 6)
+    await begun(partition, 2)
+    assert partition.take(None) == [3, 4]
+    assert await producer
+    assert await second
+    assert partition.take(None) == [5, 6]
+    assert partition.line.spare is None
+
+
 async def test_nothing_gathers_where_a_producer_gave_way() -> None:
     """Items that need not tell a drain task must not wait for one that naps."""
     at: list[float] = []

@@ -198,7 +198,6 @@ class DrainTask(Generic[T]):
         self, waiting: list[Partition[T]], started: float, *, found: bool
     ) -> float | None:
         """Return when the nap before the next cycle ends by itself, if it does."""
-        have_hooks = self._parts.handlers.have_hooks and self.is_running
         if found:
             if waiting and self._gathering.pays and not waiting[0].is_due():
                 now = self._clock()
@@ -206,6 +205,7 @@ class DrainTask(Generic[T]):
                 return until if until > now else _NO_NAP
             if waiting or self._phase is _DRAINING:
                 return _NO_NAP
+        have_hooks = self._parts.handlers.have_hooks and self.is_running
         retries = self.in_flight.retries
         if not (waiting or have_hooks or retries.batches):
             # As after nearly all lone items: only an arrival ends the nap.

@@ -39,8 +39,8 @@ def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> boo
         and partition.accounts.watchers is None
     ):
         items += waiter.chunk
-        waiter.wants, waiter.accepted = 0, 1
-        line.giving_way, partition.has_fast_path = None, True
+        waiter.wants, waiter.accepted, waiter.chunk = 0, 1, ()
+        line.giving_way, line.spare, partition.has_fast_path = None, waiter, True
         partition.filled_at = filled_at
         limit, due = partition.full_at, partition.due_size
         if not looks_next:

@@ -84,8 +84,13 @@ def put_one_in_turn(
 
     As `put_in_turn`, for half of the price. Returns whether it was accepted.
     """
-    waiter = ServedWaiter(loop, chunk, partition)
     line, owner = partition.line, partition.owner
+    if (spare := line.spare) is None:
+        waiter = ServedWaiter(loop, chunk, partition)
+    else:
+        # As it was made, for a third of the price.
+        waiter, line.spare = spare, None
+        waiter.wants, waiter.accepted, waiter.chunk = 1, 0, chunk
     try:
         if partition.has_fast_path and owner and owner.is_over_next_turn:
             line.giving_way, partition.has_fast_path = waiter, False

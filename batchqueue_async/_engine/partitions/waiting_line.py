@@ -132,7 +132,7 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = ("giving_way", "head", "reserved", "unaware", "unserved")
+    __slots__ = ("giving_way", "head", "reserved", "spare", "unaware", "unserved")
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
@@ -145,6 +145,8 @@ class WaitingLine:
         # A producer that is ahead of all and will be back in the loop's next turn; the
         # line is empty until somebody joins it, who puts that one first.
         self.giving_way: ServedWaiter | None = None
+        # One that gave way and was never in the line: the next producer gets it.
+        self.spare: ServedWaiter | None = None
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter = self.head
