@@ -149,7 +149,8 @@ class DrainTask(Generic[T]):
             if self._permit is not None or self._turn.is_over():
                 yield from self._wait_for_permit_and_turn()
                 waiting = None
-            started = now = max(now, self._clock())
+            # Not `max`, which takes as long as a call does: here it is one per batch.
+            started = now = clock if (clock := self._clock()) > now else now
             if waiting is None:
                 waiting = self._waiting_now()
             self.is_in_cycle = True
@@ -293,7 +294,7 @@ class DrainTask(Generic[T]):
             called = set()
         found, items = False, 0
         # Batches that a cancelled cycle left go first, and alone.
-        left = bool(in_flight.undelivered)
+        left = in_flight.undelivered
         for due in ([],) if left else self._schedule.due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
             if in_flight.undelivered:

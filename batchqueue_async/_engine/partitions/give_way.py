@@ -36,7 +36,7 @@ def put_untold(partition: Partition[Any], item: object) -> bool:
     finally:
         partition.is_changing = False
     # A signal handler may have closed it meanwhile.
-    if is_in and partition.has_fast_path:
+    if is_in and partition.due_size < partition.full_at and partition.has_fast_path:
         partition.limit = partition.guarded_limit = partition.full_at - 1
     return is_in
 

@@ -246,8 +246,8 @@ class Partition(ProducersQueue[T]):
             if most is not None and len(self.items) > most:
                 self.ages.sample(self)
             known, taken = self.uniform_prefix, self._remove(most)
-            self.took_one_type = known >= len(taken)
-            self.taken_from = self.accounts.take(len(taken))
+            self.took_one_type = known >= (count := len(taken))
+            self.taken_from = self.accounts.take(count)
             if self.ages.clock is not None and not self.items:
                 self.ages.forget()
             if not self.items and (self.has_fast_path or self.line.giving_way):
