@@ -633,6 +633,9 @@ def strike_at(at: int) -> bool:
             if not (point.where or "").startswith(OUT_OF_REACH):
                 error.add_note(f"struck at point {at}, {point.where}")
                 raise
+            # What asyncio has forgotten goes on no more.
+            for forgotten in asyncio.all_tasks(loop):
+                setattr(forgotten, "_log_destroy_pending", False)  # noqa: B010
     return point.has_acted
 
 
