@@ -24,6 +24,7 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.wait_for_room import (
     ServedWaiter,
     put_one_in_turn,
+    withdraw,
 )
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async.testing import VirtualTimeLoop
@@ -293,6 +294,35 @@ async def test_what_meets_an_edge_as_the_drain_task_comes_next_need_not_tell_it(
     assert not put_untold(partition, 5)
     assert partition.items == [1, 2, 3, 4]
     assert not owner.has_news
+
+
+@every_loop
+async def test_what_was_placed_by_itself_meanwhile_is_not_put_again() -> None:
+    """Where others have not run yet since theirs was, it is placed alone."""
+    partition = full_and_taken_from_next()
+    owner: Any = partition.owner
+    owner.is_over_next_turn = False
+    loop = asyncio.get_running_loop()
+    served = [ServedWaiter(loop, (number,), partition) for number in (3, 4)]
+    for each in served:
+        partition.wait_in_line(each)
+    assert partition.take(None) == [1, 2]
+    assert partition.items == [3, 4]
+    owner.is_over_next_turn = True
+    first, second = (put_one_in_turn(partition, (each,), loop) for each in (5, 6))
+    assert first.send(None) is None
+    assert partition.line.giving_way
+    # One that has not run since its item was placed is cancelled: there is room.
+    withdraw(served[1], partition)
+    second.send(None)
+    assert partition.items == [3, 5]
+    with pytest.raises(StopIteration, match="True"):
+        first.send(None)
+    assert partition.items == [3, 5]
+    assert len(partition.line) == 1
+    second.close()
+    served[0].acknowledge()
+    assert partition.line.unaware is None
 
 
 @every_loop

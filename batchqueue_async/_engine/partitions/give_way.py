@@ -65,11 +65,13 @@ def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> boo
         limit = due if count < due else partition.full_at
         partition.limit = partition.guarded_limit = limit - 1
         return True
+    if waiter.acknowledge():
+        # It was put into the line for another one, and its item was placed.
+        return True
     if waiter.line is None:
         partition.wait_in_line(waiter)
     else:
         # Whoever put it there may have been struck before it was served.
         with partition.guard:
             partition.serve_line()
-    # It may have been placed meanwhile.
     return waiter.acknowledge()
