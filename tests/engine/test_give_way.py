@@ -550,11 +550,13 @@ async def test_nobody_gives_way_to_a_drain_task_that_does_not_come_next() -> Non
 class Produced:
     """Producers that take all ways in, at random, and what has come of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, room: int) -> None:
         self.chance = random.Random(seed)
         self.handled: list[tuple[int, int]] = []
         self.accepted: Counter[int] = Counter()
-        config = BatchQueueConfig[tuple[int, int]](buffer_size=3, consumer=self.consume)
+        config = BatchQueueConfig[tuple[int, int]](
+            buffer_size=room, consumer=self.consume
+        )
         self.queue = BatchQueue("q", config)
 
     async def consume(self, batch: list[tuple[int, int]]) -> None:
@@ -586,13 +588,13 @@ class Produced:
 
 
 @every_loop
-@pytest.mark.parametrize("producers", [1, 2, 3])
+@pytest.mark.parametrize(("producers", "room"), [(1, 3), (2, 3), (3, 3), (8, 6)])
 @pytest.mark.parametrize("seed", range(8))
 async def test_all_that_come_meanwhile_keep_their_order(
-    producers: int, seed: int
+    producers: int, room: int, seed: int
 ) -> None:
     """Behind quick and slow batches; half of the queues are opened to threads."""
-    run = Produced(seed)
+    run = Produced(seed, room)
     async with run.queue:
         tasks = [asyncio.create_task(run.produce(each)) for each in range(producers)]
         await turns(run.chance.randrange(200))
