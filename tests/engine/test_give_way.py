@@ -588,7 +588,7 @@ class Produced:
 
 
 @every_loop
-@pytest.mark.parametrize(("producers", "room"), [(1, 3), (2, 3), (3, 3), (8, 6)])
+@pytest.mark.parametrize("producers, room", [(1, 3), (2, 3), (3, 3), (8, 6)])
 @pytest.mark.parametrize("seed", range(8))
 async def test_all_that_come_meanwhile_keep_their_order(
     producers: int, room: int, seed: int
