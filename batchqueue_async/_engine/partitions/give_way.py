@@ -28,16 +28,18 @@ def put_untold(partition: Partition[Any], item: object) -> bool:
     if partition.is_changing or not partition.has_fast_path:
         return False
     items: Any = partition.items
+    # Not `full_at`: where the oldest items go, there is always room for one more.
+    most = partition._maxsize  # noqa: SLF001 - `maxsize` calls
     # At an edge the hot path is closed, to a signal handler that puts, too.
     partition.is_changing = True
     try:
-        if is_in := 0 < len(items) < partition.full_at:
+        if is_in := 0 < len(items) < most:
             items += (item,)
     finally:
         partition.is_changing = False
     # A signal handler may have closed it meanwhile.
-    if is_in and partition.due_size < partition.full_at and partition.has_fast_path:
-        partition.limit = partition.guarded_limit = partition.full_at - 1
+    if is_in and partition.due_size < most and partition.has_fast_path:
+        partition.limit = partition.guarded_limit = most - 1
     return is_in
 
 
