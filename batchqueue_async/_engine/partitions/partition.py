@@ -250,12 +250,12 @@ class Partition(ProducersQueue[T]):
             self.taken_from = self.accounts.take(count)
             if self.ages.clock is not None and not self.items:
                 self.ages.forget()
-            if self.line.head:
-                self.serve_line()
-            elif self.items:
-                self._set_limits()
-            else:
+            if not self.items and (self.has_fast_path or self.line.giving_way):
                 self.limit = self.guarded_limit = 0
+            elif self.line.head:
+                self.serve_line()
+            else:
+                self._set_limits()
         return taken
 
     def take_rest(self, left: list[T]) -> None:
