@@ -165,8 +165,8 @@ def _settings(options: Mapping[str, str]) -> tuple[StagingQueue, str | None, int
         # Spark passes no option of a table in SQL on, nor one of `insertInto`.
         msg = (
             "sink must be given as an option, got None: in SQL with the statement, as"
-            " in INSERT INTO t WITH ('sink' = ...) SELECT ..., since a table's own options"
-            " don't come here; with writeTo(...).option(...), not insertInto"
+            " in INSERT INTO t WITH ('sink' = ...) SELECT ..., since a table's own"
+            " options don't come here; with writeTo(...).option(...), not insertInto"
         )
         raise ValueError(msg)
     find_factory(sink)
