@@ -161,6 +161,14 @@ def _settings(options: Mapping[str, str]) -> tuple[StagingQueue, str | None, int
     """Return the options, checked: how to stage, the query and the batch."""
     options = {key.lower(): value for key, value in options.items()}
     sink, query, batch = (options.get(key) for key in ("sink", "query", "batch"))
+    if sink is None:
+        # Spark passes no option of a table in SQL on, nor one of `insertInto`.
+        msg = (
+            "sink must be given as an option, got None: in SQL with the statement, as"
+            " in INSERT INTO t WITH ('sink' = ...) SELECT ..., since a table's own"
+            " options don't come here; with writeTo(...).option(...), not insertInto"
+        )
+        raise ValueError(msg)
     find_factory(sink)
     if query == "":
         refuse("query", "a name", query)
@@ -170,7 +178,7 @@ def _settings(options: Mapping[str, str]) -> tuple[StagingQueue, str | None, int
     if batch is not None and not batch.isdecimal():
         refuse("batch", "a whole number >= 0", batch)
     theirs = tuple(sorted((k, v) for k, v in options.items() if k not in _OWN))
-    return StagingQueue(str(sink), theirs), query, int(batch or 0)
+    return StagingQueue(sink, theirs), query, int(batch or 0)
 
 
 @dataclass(frozen=True)

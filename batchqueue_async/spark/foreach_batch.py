@@ -22,7 +22,7 @@ from batchqueue_async.sinks.names import matched
 from ._lost_epochs import warn_of_lost
 from ._way_in import way_into
 from .arrow_batches import whole_frame
-from .frames import arrow_schema, is_connect, with_types
+from .frames import arrow_schema, is_connect, require_running, with_types
 from .items import to_batches, to_tuples
 from .push import Deadline, ToItems, chosen, push_batches
 
@@ -314,6 +314,7 @@ def _query_id(df: DataFrame) -> str:
             ' writeStream.format("batchqueue")'
         )
         raise BatchQueueError(msg)
+    require_running(df.sparkSession)
     found = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
         msg = (

@@ -12,6 +12,7 @@ from pyspark import InheritableThread
 
 from batchqueue_async import BatchQueueError, LoopThread
 from batchqueue_async.spark import (
+    ForeachBatchSink,
     arrow_batches,
     map_async,
     map_partitions_with_queue,
@@ -120,6 +121,18 @@ def test_a_stopped_session_writes_no_batchqueue(
 
     with pytest.raises(ValueError, match="df must belong to a session that runs, got"):
         frame.write.format("batchqueue")
+
+
+def test_a_micro_batch_of_a_stopped_session_is_named(
+    spark: "SparkSession", loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another thread, or the function around the sink, stops it."""
+    queue = loop_thread.open("rows", handlers={tuple: _nothing})
+    frame = spark.range(3)
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)
+
+    with pytest.raises(ValueError, match="df must belong to a session that runs, got"):
+        ForeachBatchSink(queue)(frame, 0)
 
 
 def test_so_is_a_session_that_is_stopped_before_all_rows_have_come(

@@ -88,6 +88,25 @@ def test_sql_can_write_into_it(spark: "SparkSession", tmp_path: Path) -> None:
     assert ids(spark, tmp_path) == [0, 1, 2, 3, 4]
 
 
+def test_options_of_a_table_in_sql_are_told_to_belong_to_the_statement(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    options = f"sink '{PARQUET}', directory '{tmp_path}'"
+    spark.sql(f"CREATE TABLE told (id BIGINT) USING batchqueue OPTIONS ({options})")
+    says = "sink must be given as an option, got None: in SQL with the statement"
+    try:
+        with pytest.raises(Exception, match=says):
+            spark.sql("INSERT INTO told SELECT id FROM range(5)")
+        with pytest.raises(Exception, match=r"with writeTo.* not insertInto"):
+            spark.range(5).write.option("sink", PARQUET).insertInto("told")
+        written = spark.range(5).writeTo("told").option("sink", PARQUET)
+        written.option("directory", str(tmp_path)).append()
+    finally:
+        spark.sql("DROP TABLE told")
+
+    assert ids(spark, tmp_path) == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("fault", ["stage", "seal", "publish"])
 def test_a_failed_write_leaves_nothing(
     spark: "SparkSession", tmp_path: Path, fault: str
