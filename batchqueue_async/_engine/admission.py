@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._engine.lifecycle.state import State, admits
-from batchqueue_async._engine.partitions.chunk_by_partition import Run
 from batchqueue_async._engine.partitions.partition import Partition
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.chunk_by_partition import Run
     from batchqueue_async._engine.queue_parts import Parts
 
 # Looked up once: on Python 3.11, enum access takes longer than all else here.
 RUNNING: Final = State.RUNNING
+
+# Never has room: stands for the partition of a type that has none yet.
+NOWHERE: Final[Partition[Any]] = Partition(0, 1, 1)
 
 # Stands for the partition of an item that has been counted as refused.
 _NOBODYS: Partition[Any] = Partition(0, 1, 1)

@@ -40,6 +40,7 @@ from batchqueue_async._engine.partitions.wait_for_room import (
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.errors import with_accepted
+from batchqueue_async._policies.selectors import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
@@ -382,3 +383,16 @@ class Intake(Admission):
             return 0
         partition.notify(len(chunk))
         return partition.offer(chunk, placed)
+
+
+def intake_of(parts: Parts) -> Intake:
+    """Return the way into a queue; few programs need another than the first one."""
+    if parts.byte_budget is not None:
+        from batchqueue_async._engine import sized_intake  # noqa: PLC0415
+
+        return sized_intake.SizedIntake(parts, parts.byte_budget)
+    if isinstance(parts.config.selector, FairSelector):
+        from batchqueue_async._engine import fair_intake  # noqa: PLC0415
+
+        return fair_intake.FairIntake(parts, parts.config.selector)
+    return Intake(parts)

@@ -7,11 +7,11 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from batchqueue_async import _validation
 from batchqueue_async._chunks import LENGTH, chunks
+from batchqueue_async._engine.admission import NOWHERE
 from batchqueue_async._engine.handlers.registration import concurrency_of
-from batchqueue_async._engine.intake_of import intake_of
+from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State
-from batchqueue_async._engine.partitions.routing import NOWHERE
 from batchqueue_async._engine.partitions.undoing import undo_append
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts

@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, WhenFull, fair_by
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueError,
+    WhenFull,
+    fair_by,
+)
 from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async.testing import VirtualTimeLoop
@@ -196,3 +202,17 @@ async def test_a_key_leaves_the_table_of_open_buffers_with_its_last_item() -> No
         await asyncio.sleep(SOON)
         assert partition.near == {}
     check_settled(queue)
+
+
+@kinds
+async def test_another_thread_is_refused_where_items_go_by_the_last_look(
+    kind: dict[str, Any],
+) -> None:
+    async with queue_with(Handler(), kind) as queue:
+        for item in "ab":
+            assert queue.produce_nowait(item)
+        with pytest.raises(BatchQueueError, match="outside of its event loop"):
+            await asyncio.to_thread(queue.produce_nowait, "c")
+        assert queue.stats().waiting == 2
+    assert not queue.produce_nowait("d")
+    assert queue.stats().rejected_closed == 1

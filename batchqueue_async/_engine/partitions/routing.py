@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._engine.partitions.weak_type_dict import WeakTypeDict
 from batchqueue_async._policies.errors import InvalidSelection
@@ -31,10 +30,8 @@ from batchqueue_async._wording import kind_of
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import HandlerRegistry
     from batchqueue_async._engine.partitions.fair_partition import FairPartition
+    from batchqueue_async._engine.partitions.partition import Partition
 
-
-NOWHERE: Partition[Any] = Partition(0, 1, 1)
-"""Never has room: stands for the partition of a type that has none yet."""
 
 BuffersToTake: TypeAlias = (
     "Callable[[Sequence[Partition[Any]], int | None], list[Partition[Any]]]"
