@@ -22,6 +22,7 @@ from batchqueue_async._engine.partitions.chunk_by_partition import (
     sole_partition,
     sorted_bins,
 )
+from batchqueue_async._engine.partitions.give_way import put_untold
 from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,
     have_one_type,
@@ -70,10 +71,7 @@ class Intake(Admission):
 
     @property
     def chunk_length(self) -> int:
-        """How many items of a long iterable are sorted together.
-
-        With thousands of partitions it takes more items to make sorting worthwhile.
-        """
+        """How many items are sorted together: with thousands of partitions more."""
         return max(LENGTH, 128 * len(self._placement.partitions))
 
     def try_put(self, item: object) -> Run | None:
@@ -93,7 +91,10 @@ class Intake(Admission):
                     undo_append(partition.items, item, error)
                     raise
                 return None
-        if partition.line.head is None and len(partition.items) < partition.full_at:
+        if len(partition.items) < partition.full_at and partition.line.head is None:
+            owner = partition.owner
+            if owner and owner.is_over_next_turn and put_untold(partition, item):
+                return None
             may_append = partition.is_open_to_threads or partition.is_told_once
             if may_append and partition.append(item):
                 return None

@@ -120,8 +120,8 @@ class Batch(Generic[T]):
         """Book how its items ended; add them to `left`; only the first call counts."""
         if self.is_settled:
             return
-        registration, count = self.registration, len(self.items)
-        accounts = self.partition.accounts
+        registration, accounts = self.registration, self.partition.accounts
+        count = self.count if self.others is None else len(self.items)
         struck: BaseException | None = None
         if self.others is None:
             accounts.settle(outcome, self.count, self.first)

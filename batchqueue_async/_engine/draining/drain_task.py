@@ -137,7 +137,6 @@ class DrainTask(Generic[T]):
                     self._log_going_on()
                     pause = _RECOVERY
         finally:
-            self.nap.is_over_next_turn = False
             self._turn.leave()
             if self._calls.timer is not None:
                 self._calls.stop_idle_timer()
@@ -150,8 +149,8 @@ class DrainTask(Generic[T]):
             if self._permit is not None or self._turn.is_over():
                 yield from self._wait_for_permit_and_turn()
                 waiting = None
-            started = self._clock()
-            started = now = started if started > now else now
+            # Not `max`, which takes as long as a call does: here it is one per batch.
+            started = now = clock if (clock := self._clock()) > now else now
             if waiting is None:
                 waiting = self._waiting_now()
             self.is_in_cycle = True
@@ -295,7 +294,7 @@ class DrainTask(Generic[T]):
             called = set()
         found, items = False, 0
         # Batches that a cancelled cycle left go first, and alone.
-        left = bool(in_flight.undelivered)
+        left = in_flight.undelivered
         for due in ([],) if left else self._schedule.due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
             if in_flight.undelivered:
@@ -316,9 +315,7 @@ class DrainTask(Generic[T]):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now)
-        # Not `max`, here and elsewhere in a cycle: it takes as long as a call does.
-        if (seconds := self._clock() - now) > 0.0:
-            self.busy += seconds
+        self.busy += max(0.0, self._clock() - now)
         return found, items
 
     async def _call_hooks(self, called: set[Registration | None], now: float) -> None:

@@ -255,7 +255,7 @@ class Nap:
 
     def be_revived(self, revive: Callable[[], None] | None) -> None:
         """Have `revive` called by whoever needs the drain task next; None ends that."""
-        self.revive = revive
+        self.revive, self.is_over_next_turn = revive, False
         self.listens = revive is not None or self._sleeper is not None
 
     def _note_news(self) -> None:

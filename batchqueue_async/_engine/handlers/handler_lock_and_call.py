@@ -282,7 +282,7 @@ class HandlerCall:
                 return None
             return self.detector.calls.finish(self, end.value)
         finally:
-            if self.coroutine and monotonic() - self.step_began > HELD_UP:
+            if self.coroutine is not None and monotonic() - self.step_began > HELD_UP:
                 self.end_step()
         return self.detector.calls.in_steps(running, self, waits_for)
 

@@ -7,9 +7,8 @@ producer meanwhile, nor is to be taken back.
 It is ahead of all that come meanwhile. Whoever does has it stand in line first
 (`WaitingLine.join`), where all are served as ever.
 
-Nor has any item to tell a drain task that looks again in the next turn that a batch is
-due or the partition full. So the partition has *no edges* until the next take: the hot
-path fills it to the last place, and `Partition.is_due` has the drain task not nap.
+Nor has anybody to tell a drain task that looks again in the next turn that a batch is
+due, or the partition full.
 """
 
 from __future__ import annotations
@@ -21,14 +20,36 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
 
 
+def put_untold(partition: Partition[Any], item: object) -> bool:
+    """Accept an item that makes a partition due or full, where nothing else is to do.
+
+    It may be called where its drain task looks again in the loop's next turn.
+    """
+    if partition.is_changing or not partition.has_fast_path:
+        return False
+    items: Any = partition.items
+    # Not `full_at`: where the oldest items go, there is always room for one more.
+    most = partition._maxsize  # noqa: SLF001 - `maxsize` calls
+    # At an edge the hot path is closed, to a signal handler that puts, too.
+    partition.is_changing = True
+    try:
+        if is_in := 0 < len(items) < most:
+            items += (item,)
+    finally:
+        partition.is_changing = False
+    # A signal handler may have closed it meanwhile.
+    if is_in and partition.due_size < most and partition.has_fast_path:
+        partition.limit = partition.guarded_limit = most - 1
+    return is_in
+
+
 def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> bool:
     """Accept the item of a producer whose turn has come; else have it stand in line."""
-    owner = partition.owner
-    looks_next = owner is not None and owner.is_over_next_turn
-    if not looks_next:
+    if not ((owner := partition.owner) and owner.is_over_next_turn):
         partition.notify(1)
     filled_at = partition.filled_at if partition.items else partition.clock()
-    line, count = partition.line, len(partition.items) + 1
+    count, due = len(partition.items) + 1, partition.due_size
+    line = partition.line
     items: Any = partition.items
     # No call from here on, after which a signal handler might raise.
     if (
@@ -39,13 +60,15 @@ def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> boo
         and partition.accounts.watchers is None
     ):
         items += waiter.chunk
-        waiter.wants, waiter.accepted, waiter.chunk = 0, 1, ()
+        # The rest of it is as it was made.
+        waiter.chunk = ()
         line.giving_way, line.spare, partition.has_fast_path = None, waiter, True
         partition.filled_at = filled_at
-        limit, due = partition.full_at, partition.due_size
-        if not looks_next:
-            limit = (due if count < due else limit) - 1
-        partition.limit = partition.guarded_limit = limit
+        limit = due if count < due else partition.full_at
+        partition.limit = partition.guarded_limit = limit - 1
+        return True
+    if waiter.acknowledge():
+        # It was put into the line for another one, and its item was placed.
         return True
     if waiter.line is None:
         partition.wait_in_line(waiter)
@@ -53,5 +76,4 @@ def put_after_giving_way(partition: Partition[Any], waiter: ServedWaiter) -> boo
         # Whoever put it there may have been struck before it was served.
         with partition.guard:
             partition.serve_line()
-    # It may have been placed meanwhile.
     return waiter.acknowledge()

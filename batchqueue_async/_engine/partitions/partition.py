@@ -3,8 +3,8 @@
 Invariants:
 * `len(items) + line.reserved <= maxsize`, at every moment.
 * While somebody waits in line, room goes to the line: nobody else gets in.
-* `len(items) < limit`: one more item meets no edge (empty, due, full; no such one is
-  left if `limit == full_at`), no line, close or thread: the hot path may just append.
+* `len(items) < limit` means that one more item meets no edge (empty, due, full), no
+  line, no close and no other thread: the hot path may append without asking.
 * The first `uniform_prefix` items, all that wait or fewer, have one type.
 * At most one take is outstanding: the next one comes when all its items are settled,
   so "settled up to a position" needs no record of single batches.
@@ -107,10 +107,9 @@ class Partition(ProducersQueue[T]):
         return self.accounts.taken_out + len(self.items)
 
     def is_due(self, coming: int = 0) -> bool:
-        """Whether it is full (with `coming`), watched, waited for, closed, edgeless."""
+        """Whether it is full (with `coming`), waited for, watched, or closed."""
         return (
             len(self.items) + coming >= self.due_size
-            or self.limit == self.full_at
             or self.line.unserved is not None
             or self.accounts.watchers is not None
             or self.is_closed
@@ -247,8 +246,8 @@ class Partition(ProducersQueue[T]):
             if most is not None and len(self.items) > most:
                 self.ages.sample(self)
             known, taken = self.uniform_prefix, self._remove(most)
-            self.took_one_type = known >= len(taken)
-            self.taken_from = self.accounts.take(len(taken))
+            self.took_one_type = known >= (count := len(taken))
+            self.taken_from = self.accounts.take(count)
             if self.ages.clock is not None and not self.items:
                 self.ages.forget()
             if not self.items and (self.has_fast_path or self.line.giving_way):
@@ -338,7 +337,7 @@ class Partition(ProducersQueue[T]):
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
-            if self.uniform_prefix > 0:
+            if self.uniform_prefix > 0:  # noqa: PLR1730 - in each cycle
                 self.uniform_prefix = 0
             # No call from here on.
             self.items, self.taken, self.taken_from = [], items, -1

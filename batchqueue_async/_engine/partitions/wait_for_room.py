@@ -85,39 +85,31 @@ def put_one_in_turn(
     As `put_in_turn`, for half of the price. Returns whether it was accepted.
     """
     line, owner = partition.line, partition.owner
-    if (spare := line.spare) is None:
-        waiter = ServedWaiter(loop, chunk, partition)
-    else:
-        # As it was made, for a third of the price.
-        waiter, line.spare = spare, None
-        waiter.wants, waiter.accepted, waiter.chunk = 1, 0, chunk
+    waiter = line.spare or ServedWaiter(loop, chunk, partition)
+    waiter.chunk, line.spare = chunk, None
     try:
         if partition.has_fast_path and owner and owner.is_over_next_turn:
             line.giving_way, partition.has_fast_path = waiter, False
             yield
             if put_after_giving_way(partition, waiter):
                 return True
-        elif (
-            line.unserved is None
-            or partition.is_open_to_threads
-            or (owner and owner.listens)
+        elif line.unserved and not (
+            partition.is_open_to_threads or (owner and owner.listens)
         ):
-            partition.wait_in_line(waiter)
-            partition.notify()
-        else:
             # There is no room, and the owner was told by the first producer in the
             # line.
             line.join(waiter)
+        else:
+            partition.wait_in_line(waiter)
+            partition.notify()
         # It falls asleep before it looks: a close before the look is seen, a later one
         # wakes the producer.
-        asleep = waiter.fall_asleep()
-        if not (waiter.is_woken or partition.is_closed):
-            yield asleep
+        if not (waiter.fall_asleep().is_woken or partition.is_closed):
+            yield waiter
             waiter.is_woken = False
         # If this is struck the item is withdrawn; and no call follows it.
         if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
-        if waiter.wants:
             leave(partition, waiter)
     except BaseException:
         try:
