@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 from batchqueue_async import (
@@ -14,6 +15,7 @@ from batchqueue_async import (
     CostBalancer,
     PartitionPolicy,
     SyncBatchQueue,
+    fair_by,
 )
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._loop_time import ThreadUse
@@ -102,9 +104,11 @@ def producing(
         return stage.instructions
 
 
-def bridging(verb: str, kinds: int, chunk: int) -> Instructions:
+def bridging(
+    verb: str, kinds: int, chunk: int, config: BatchQueueConfig[Any] | None = None
+) -> Instructions:
     """Count what producers outside of the loop do; the loop stands still meanwhile."""
-    with staged(kinds) as stage:
+    with staged(kinds, config) as stage:
 
         async def bridge() -> SyncBatchQueue[Any]:
             return SyncBatchQueue(stage.queue)
@@ -180,19 +184,43 @@ async def _a_moment() -> None:
 ADAPTIVE = BatchQueueConfig[Any](
     buffer_size=BUFFER, partitions=PartitionPolicy.adaptive()
 )
+KEYS = 100
+_turns = count()
+
+
+def _size(_item: object) -> int:
+    return 1
+
+
+def _key(_item: object) -> int:
+    return next(_turns) % KEYS
+
+
+LOOKED_AT = {
+    "sizes": BatchQueueConfig[Any](
+        buffer_size=BUFFER,
+        size_of=_size,
+        buffer_bytes=BUFFER,
+        max_batch_bytes=COUNT // 10,
+    ),
+    f"{KEYS} keys": BatchQueueConfig[Any](
+        buffer_size=BUFFER // KEYS, selector=fair_by(_key), max_batch=COUNT // 10
+    ),
+}
+"""Settings for which each item is looked at."""
 
 
 def hot_paths() -> Iterator[HotPath]:
     """Yield every path that has a budget."""
     for kinds, types in ((1, "1 type"), (100, "100 types")):
-        for where, count in (("", producing), ("bridge ", bridging)):
+        for where, counted in (("", producing), ("bridge ", bridging)):
             verbs = ["produce", "produce_nowait"] if not where else ["produce"]
             for verb in verbs:
-                call = partial(count, verb, kinds, 1)
+                call = partial(counted, verb, kinds, 1)
                 yield HotPath(f"{where}{verb}, {types}", "item", COUNT, call)
             for chunk in (100, 1000):
                 name = f"{where}produce_many({chunk}), {types}"
-                call = partial(count, "produce_many", kinds, chunk)
+                call = partial(counted, "produce_many", kinds, chunk)
                 yield HotPath(name, "call", COUNT // chunk, call)
         call = partial(draining, kinds)
         yield HotPath(f"take and dispatch {COUNT:,}, {types}", "cycle", 1, call)
@@ -203,6 +231,13 @@ def hot_paths() -> Iterator[HotPath]:
         name = f"{called}, 100 types, adaptive"
         call = partial(producing, verb, 100, chunk, ADAPTIVE)
         yield HotPath(name, "item" if chunk == 1 else "call", COUNT // chunk, call)
+    for looked_at, config in LOOKED_AT.items():
+        call = partial(producing, "produce", 1, 1, config)
+        yield HotPath(f"produce, {looked_at}", "item", COUNT, call)
+        call = partial(bridging, "produce", 1, 1, config)
+        yield HotPath(f"bridge produce, {looked_at}", "item", COUNT, call)
+        name = f"take and dispatch {COUNT:,}, {looked_at}"
+        yield HotPath(name, "item", COUNT, partial(draining, 1, config))
     yield HotPath("one item at a time, with its cycle", "item", LONE, lone_items)
     waiting = partial(waiting_in_line, 100, 1, COUNT)
     yield HotPath("produce with back-pressure", "item", COUNT, waiting)

@@ -79,6 +79,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         self._sole = parts.placement.sole
         self._choose = parts.placement.choose
         self._routes = parts.placement.routes
+        if self._ingress.finds_partitions:
+            self._sole, self._choose, self._routes = None, None, {}
 
     @property
     def name(self) -> str:

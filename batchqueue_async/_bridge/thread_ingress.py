@@ -102,6 +102,8 @@ class ThreadIngress(LoopWaker[T]):
 
     chunk_length = LENGTH
     """How many items of a long iterable are placed together."""
+    finds_partitions = False
+    """Whether `put_one` is to find an item's partition, which has no quicker way in."""
 
     def __init__(self, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)

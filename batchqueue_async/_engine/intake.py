@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import _get_running_loop
 from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._chunks import LENGTH
+from batchqueue_async._engine.admission import RUNNING, Admission
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
     innermost,
@@ -39,26 +41,25 @@ from batchqueue_async._engine.partitions.wait_for_room import (
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.errors import with_accepted
+from batchqueue_async._policies.selectors import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 
-class Intake:
+class Intake(Admission):
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
     __slots__ = (
         "_loop_waker",
-        "_parts",
-        "_placement",
         "_sole",
         "_sorter",
         "_waits",
     )
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._placement = placement = parts.placement
+        super().__init__(parts)
+        placement = parts.placement
         self._sole = placement.sole
         # For chunks that come on the loop: no other thread may use its lists.
         self._sorter: Sorter | None = None
@@ -75,6 +76,10 @@ class Intake:
 
     def try_put(self, item: object) -> Run | None:
         """Accept the item if there is room at once; else return where it is to wait."""
+        parts = self._parts  # As `admits`, which takes a call more.
+        is_here = parts.state is RUNNING and _get_running_loop() is parts.loop
+        if not (is_here or admits(parts)):
+            return self.refused(item)
         partition = self._sole
         if partition is None:
             partition = self._placement.partition_of(item)
@@ -372,15 +377,6 @@ class Intake:
             return True
         return partition.offer((item,), placed) == 1
 
-    def refuse(self, chunk: Sequence[Any]) -> None:
-        """Count items that came after closing, where they would have gone."""
-        for item in chunk:
-            try:
-                partition = self._placement.partition_of(item)
-            except Exception:  # noqa: BLE001 - refused it is, whatever the selector says
-                partition = self._placement.first
-            partition.reject(1, closed=True)
-
     def _offer(
         self, partition: Partition[Any], chunk: Sequence[Any], placed: Tally
     ) -> int:
@@ -391,9 +387,13 @@ class Intake:
 
 
 def intake_of(parts: Parts) -> Intake:
-    """Return the way into a queue, which measures items where sizes count."""
-    if parts.byte_budget is None:
-        return Intake(parts)
-    from batchqueue_async._engine import sized_intake  # noqa: PLC0415 - for few
+    """Return the way into a queue; few programs need another than the first one."""
+    if parts.byte_budget is not None:
+        from batchqueue_async._engine import sized_intake  # noqa: PLC0415
 
-    return sized_intake.SizedIntake(parts, parts.byte_budget)
+        return sized_intake.SizedIntake(parts, parts.byte_budget)
+    if isinstance(parts.config.selector, FairSelector):
+        from batchqueue_async._engine import fair_intake  # noqa: PLC0415
+
+        return fair_intake.FairIntake(parts, parts.config.selector)
+    return Intake(parts)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from asyncio import _get_running_loop
 from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from batchqueue_async import _validation
 from batchqueue_async._chunks import LENGTH, chunks
+from batchqueue_async._engine.admission import NOWHERE
 from batchqueue_async._engine.handlers.registration import concurrency_of
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
-from batchqueue_async._engine.lifecycle.state import State, admits
-from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.partitions.undoing import undo_append
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts
@@ -31,12 +30,6 @@ from batchqueue_async._policies.items import T, require_item_type
 from batchqueue_async._policies.retry import Retry
 
 S = TypeVar("S")
-
-# Looked up once: on Python 3.11, enum access takes longer than all else here.
-_RUNNING = State.RUNNING
-
-# Never has room: stands for the partition of a type that has none yet.
-_NOWHERE: Partition[Any] = Partition(0, 1, 1)
 
 
 class BatchQueue(OfOneProcess, Generic[T]):
@@ -67,8 +60,8 @@ class BatchQueue(OfOneProcess, Generic[T]):
         self._log = parts.failures.new_log()
         # The registry keeps `lifecycle`, and so a queue that its user no longer keeps.
         parts.lifecycle.queue = self
-        # For the hot paths.
-        self._sole = parts.placement.sole
+        # For the hot paths, which have nothing to look at where a selector is asked.
+        self._sole = NOWHERE if parts.placement.choose else parts.placement.sole
         self._routes = parts.placement.routes
 
     @property
@@ -191,7 +184,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             try:
                 partition = self._routes[type(item)]
             except KeyError:
-                partition = _NOWHERE
+                partition = NOWHERE
         if len(partition.items) < partition.limit:
             try:
                 partition.items.append(item)
@@ -199,9 +192,6 @@ class BatchQueue(OfOneProcess, Generic[T]):
                 undo_append(partition.items, item, error)
                 raise
             return True
-        if not self._admits():
-            self._intake.refuse((item,))
-            return False
         rest = self._intake.try_put(item)
         if rest is None:
             return True
@@ -225,7 +215,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             try:
                 partition = self._routes[type(item)]
             except KeyError:
-                partition = _NOWHERE
+                partition = NOWHERE
         if len(partition.items) < partition.limit:
             try:
                 partition.items.append(item)
@@ -233,9 +223,6 @@ class BatchQueue(OfOneProcess, Generic[T]):
                 undo_append(partition.items, item, error)
                 raise
             return True
-        if not self._admits():
-            self._intake.refuse((item,))
-            return False
         rest = self._intake.try_put(item)
         if rest is not None:
             rest[0].reject(1)
@@ -289,20 +276,20 @@ class BatchQueue(OfOneProcess, Generic[T]):
             BatchQueueError: Not started, or called from another loop or thread.
             WouldDeadlock: A handler would wait for itself.
         """
-        put_whole = self._intake.put_whole
-        if type(items) is list and (count := len(items)) and put_whole(items):
+        intake = self._intake
+        if type(items) is list and (count := len(items)) and intake.put_whole(items):
             return count  # No call in between.
         placed = Tally()
         try:
-            is_open = self._admits()
+            is_open = intake.admits()
             if type(items) is list and len(items) <= LENGTH and is_open:
-                await self._intake.put_many(items, placed)
+                await intake.put_many(items, placed)
                 return placed.count
-            for chunk in chunks(items, self._intake.chunk_length):
-                if self._admits():
-                    await self._intake.put_many(chunk, placed)
+            for chunk in chunks(items, intake.chunk_length):
+                if intake.admits():
+                    await intake.put_many(chunk, placed)
                 else:
-                    self._intake.refuse(chunk)
+                    intake.refuse(chunk)
         except BaseException as error:
             with_accepted(error, placed.count)
             raise
@@ -374,13 +361,6 @@ class BatchQueue(OfOneProcess, Generic[T]):
     def __repr__(self) -> str:
         parts = self._parts
         return f"<BatchQueue {parts.name!r} {parts.state.value} {now_of(self.stats())}>"
-
-    def _admits(self) -> bool:
-        """Whether items may come in now; raises what `admits` does."""
-        parts = self._parts
-        if parts.state is _RUNNING and _get_running_loop() is parts.loop:
-            return True
-        return admits(parts)
 
     def _handlers_changed(self, item_type: type) -> None:
         self._parts.unhandled_types.forget(item_type)

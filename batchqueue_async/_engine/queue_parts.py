@@ -61,6 +61,7 @@ class Parts:
         "running_calls",
         "state",
         "tasks",
+        "thread",
         "unhandled_types",
     )
 
@@ -70,6 +71,8 @@ class Parts:
         self.state = State.NEW
         # The loop that the queue was started on.
         self.loop: asyncio.AbstractEventLoop | None = None
+        # The thread that it ran on then.
+        self.thread = 0
         # Set by the bridge, from the first `SyncBatchQueue` on.
         self.ingress: LoopWaker[Any] | None = None
         self.partitions: list[Partition[Any]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +19,7 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._policies.choices import Offer
+from batchqueue_async._policies.sizing import checked, note_item
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
@@ -26,20 +28,42 @@ if TYPE_CHECKING:
 class SizedIntake(Intake):
     """Places measured items only, and tells drain tasks of the sizes that come."""
 
-    __slots__ = ("_budget",)
+    __slots__ = ("_budget", "_most", "_routes", "_size_of")
 
     def __init__(self, parts: Parts, budget: ByteBudget) -> None:
         super().__init__(parts)
-        self._budget = budget
+        self._budget, self._routes = budget, parts.placement.routes
+        self._size_of, self._most = budget.size_of, budget.capacity
 
     @property
     def chunk_length(self) -> int:
         return SIZED_LENGTH
 
     def try_put(self, item: object) -> Run | None:
-        partition = self._sole or self._placement.partition_of(item)
-        size = self._budget.measure(item)
-        if cast("SizedPartition[Any]", partition).put_one(item, size):
+        partition: Any = self._sole or self._routes.get(type(item))
+        # As in the hot path of others, the loop itself is asked for at edges only.
+        is_quick = (
+            partition is not None
+            and partition.open_slots > 0
+            and get_ident() == self._parts.thread
+            and not partition.is_open_to_threads
+        )
+        if not (is_quick or self.admits()):
+            return self.refused(item)
+        if partition is None:
+            partition = self._placement.partition_of(item)
+        try:
+            size: Any = self._size_of(item)
+        except Exception as error:
+            note_item(error, item)
+            raise
+        if type(size) is not int or not 0 <= size <= self._most:
+            size = checked(size, self._most)
+        elif is_quick and partition.put_one(item, size):
+            return None
+        if is_quick and not self.admits():
+            return self.refused(item)
+        if partition.put_anywhere(item, size):
             return None
         chunk = one_measured(item, size)
         return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
@@ -51,7 +75,7 @@ class SizedIntake(Intake):
             return Offer.CLOSED
         partition = self._sole or self._placement.partition_of(item)
         size = self._budget.measure(item)
-        if cast("SizedPartition[Any]", partition).put_one(item, size) or waker.put(
+        if cast("SizedPartition[Any]", partition).put_anywhere(item, size) or waker.put(
             partition, one_measured(item, size)
         ):
             return Offer.ACCEPTED

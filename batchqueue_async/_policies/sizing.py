@@ -34,7 +34,7 @@ def exact(size: float) -> Exact:
     return Fraction(size)
 
 
-def plain(size: Exact) -> float:
+def plain(size: Exact | float) -> float:
     """Return the number in a form that users know: an int, else a float."""
     return size if isinstance(size, int) else float(size)
 
@@ -48,25 +48,35 @@ def length_of(item: object) -> int:
     raise TypeError(msg)
 
 
-def measured_by(size_of: SizeOf | None, most: Exact | None) -> Callable[[Any], Exact]:
+def measured_by(size_of: SizeOf, most: Exact | float) -> Callable[[Any], Exact]:
     """Return a function that measures an item, and refuses one that never fits."""
-    given = length_of if size_of is None else size_of
 
     def measure(item: object) -> Exact:
         try:
-            size: Any = given(item)
+            size = size_of(item)
         except Exception as error:
-            add_note(error, f"size_of raised this for {kind_of(item)}")
+            note_item(error, item)
             raise
-        if type(size) is not int:
-            size = _number(size)
-        if size < 0:
-            refuse("size_of(item)", _RULE, plain(size))
-        if most is not None and size > most:
-            raise ItemTooLarge(plain(size), plain(most))
-        return size  # type: ignore[no-any-return]
+        if type(size) is int and 0 <= size <= most:
+            return size
+        return checked(size, most)
 
     return measure
+
+
+def note_item(error: Exception, item: object) -> None:
+    """Say in what `size_of` has raised for which item."""
+    add_note(error, f"size_of raised this for {kind_of(item)}")
+
+
+def checked(size: object, most: Exact | float) -> Exact:
+    """Return what `size_of` has returned as an exact number, if it is a size."""
+    number = size if type(size) is int else _number(size)
+    if number < 0:
+        refuse("size_of(item)", _RULE, plain(number))
+    if number > most:
+        raise ItemTooLarge(plain(number), plain(most))
+    return number
 
 
 def _number(size: object) -> Exact:

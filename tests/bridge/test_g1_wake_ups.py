@@ -15,9 +15,11 @@ from batchqueue_async import (
     PartitionSelector,
     SyncBatchQueue,
     by_type,
+    fair_by,
     round_robin,
 )
 from batchqueue_async._bridge.thread_ingress import ThreadWaiter
+from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._threads import dead_loop_watchdog
 from tests.bridge.background import Stopwatch, answers, in_background, until, wait_until
 from tests.bridge.gated import Gated, partition_of
@@ -115,6 +117,38 @@ async def test_what_comes_behind_items_that_a_batch_has_left_wakes_nobody(
         handler.gate.set()
         await queue.flush()
     assert sorted(handler.handled) == [*range(30)]
+
+
+LOOKED_AT: dict[str, Any] = {
+    "sized": {"size_of": lambda _: 1, "buffer_bytes": 100},
+    "fair": {"selector": fair_by(lambda item: "key")},
+}
+
+
+@pytest.mark.parametrize("kind", LOOKED_AT)
+async def test_the_loop_is_told_once_of_all_that_comes_before_it_looks(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still meanwhile: who tells it of each item keeps a note of each."""
+    handler, told = Gated(), list[object]()
+    post: Callable[..., None] = LoopWaker.post
+
+    def post_and_note(self: LoopWaker[int], partition: Any) -> None:  # noqa: ANN401
+        told.append(partition)
+        post(self, partition)
+
+    monkeypatch.setattr(LoopWaker, "post", post_and_note)
+    config = BatchQueueConfig[int](consumer=handler, **LOOKED_AT[kind])
+    async with BatchQueue("q", config) as queue:
+        bridge = SyncBatchQueue(queue)
+
+        def one_by_one() -> int:
+            return sum(map(bridge.produce, range(20)))
+
+        for burst in (1, 2):
+            assert answers([in_background(one_by_one)]) == [20]
+            assert len(told) == burst
+            await until(lambda burst=burst: len(handler.handled) == 20 * burst)  # type: ignore[misc]
 
 
 async def test_what_a_refused_item_costs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
@@ -37,16 +39,16 @@ class SizedGrouping(Grouping[T]):
                 pieces.append(batch)
         return pieces
 
-    def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
-        lists: dict[Registration | None, list[T]] = {}
-        found: dict[type, list[T]] = {}
+    def _by_handler(self, items: list[T]) -> dict[Registration | None, Any]:
+        lists: dict[Registration | None, Measured[T]] = {}
+        found: dict[type, Measured[T]] = {}
         for item, size in zip(items, _sizes_of(items), strict=True):
             own = found.get(type(item))
             if own is None:
                 registration = self._handlers.of(type(item))
                 own = found[type(item)] = lists.setdefault(registration, Measured())
-            assert isinstance(own, Measured)
-            own.add(item, size)
+            own.append(item)
+            own.sizes.append(size)
         return lists
 
     def _by_identical_type(self, items: list[T]) -> dict[Registration | None, list[T]]:
@@ -66,15 +68,18 @@ def _sizes_of(items: list[Any]) -> Sequence[Exact]:
 
 def _places_to_cut(batch: Batch[Any], registration: Registration) -> list[int]:
     """Return where a batch exceeds what its handler takes, by number or by size."""
-    most = registration.max_batch
-    bound = registration.settings.max_batch_bytes
+    sizes, declared = _sizes_of(batch.items), registration.settings.max_batch_bytes
+    most = registration.max_batch or len(sizes)
+    bound = sum(sizes) if declared is None else declared
+    if len(sizes) <= most and sum(sizes) <= bound:
+        # As nearly all, since a take is bounded, too.
+        return []
+    ends, place, before = [*accumulate(sizes)], 0, 0
     places: list[int] = []
-    count, total = 0, 0
-    for place, size in enumerate(_sizes_of(batch.items)):
-        is_full = count == most or (bound is not None and total + size > bound)
-        if count and is_full:
-            places.append(place)
-            count, total = 0, 0
-        count += 1
-        total += size  # type: ignore[assignment]
-    return places
+    while True:
+        fitting = bisect_right(ends, before + bound, place)
+        place = min(max(fitting, place + 1), place + most)
+        if place >= len(ends):
+            return places
+        places.append(place)
+        before = ends[place - 1]  # type: ignore[assignment]

@@ -183,11 +183,7 @@ def _new_partition(parts: Parts, index: int) -> Partition[Any]:
     kind: Any = Partition
     arguments: tuple[Any, ...] = index, size, due
     if parts.byte_budget is not None:
-        from batchqueue_async._engine.partitions import sized_partition  # noqa: PLC0415
-
-        kind = sized_partition.SizedPartition
-        if is_rolling:
-            kind = sized_partition.SizedRollingPartition
+        kind = _sized_kind(is_rolling=is_rolling)
         arguments = parts.byte_budget, *arguments
     elif is_rolling:
         from batchqueue_async._engine.partitions import (  # noqa: PLC0415
@@ -203,3 +199,17 @@ def _new_partition(parts: Parts, index: int) -> Partition[Any]:
         kind = audited(kind)
     partition: Partition[Any] = kind(*arguments, *((on_drop,) if is_rolling else ()))
     return partition
+
+
+def _sized_kind(*, is_rolling: bool) -> type[Partition[Any]]:
+    if is_rolling:
+        from batchqueue_async._engine.partitions.sized_rolling_partition import (  # noqa: PLC0415
+            SizedRollingPartition,
+        )
+
+        return SizedRollingPartition
+    from batchqueue_async._engine.partitions.sized_partition import (  # noqa: PLC0415
+        SizedPartition,
+    )
+
+    return SizedPartition

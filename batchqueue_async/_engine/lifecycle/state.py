@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from _thread import get_ident
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ ENDED = frozenset((State.CLOSED, State.LOST))
 def bind_to_running_loop(parts: Parts) -> asyncio.AbstractEventLoop:
     """Bind the queue to the running loop, and return the loop."""
     parts.loop = running_loop(f"queue {parts.name!r}")
+    parts.thread = get_ident()
     parts.state = State.RUNNING
     return parts.loop
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.sizing import Exact, exact, measured_by
+from batchqueue_async._policies.sizing import Exact, exact, length_of, measured_by
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import BudgetWait
@@ -116,17 +116,16 @@ class ByteBudget:
     ) -> None:
         declared = config.buffer_bytes
         most = None if declared is None else exact(declared)
-        self.measure = measured_by(config.size_of, most)
         self.capacity: Exact | float = math.inf if most is None else most
+        self.size_of = config.size_of or length_of
+        self.measure = measured_by(self.size_of, self.capacity)
         # The size that a take removes at most; a larger item is taken alone.
         largest = config.max_batch_bytes
         self.most_taken = None if largest is None else exact(largest)
         # Whether items may pass one before them in their chunk that does not fit.
         self.passes_over = config.when_full is not WhenFull.WAIT
         # How much of what handlers hold does not count as used room.
-        self._uncounted: Exact = (
-            0 if most is None else most // _ROOM_PER_UNCOUNTED_BATCH
-        )
+        self._uncounted: Exact = (most or 0) // _ROOM_PER_UNCOUNTED_BATCH
         self.allow_batches_of(self.most_taken)
         self._partitions = partitions
         self.waiting: Exact = 0
@@ -136,6 +135,9 @@ class ByteBudget:
         self.largest: Exact = 0
         # As a partition's `is_changing`, for all partitions together.
         self.is_changing = False
+        # Up to which size items may wait, as of the last look: see `open_slots` of the
+        # partitions. Whatever takes of that but such items sets it to -1.
+        self.open_to: Exact | float = -1
         # Arrivals are numbered. The line is a heap of each partition's first producer,
         # if that lacks nothing but room; outdated places in it are passed over.
         self.numbers = count()
@@ -189,17 +191,21 @@ class ByteBudget:
         first = self.first
         return first is None or first is partition
 
-    def has_room_at_once(self, size: Exact) -> bool:
-        """Whether an item fits in, and no producer waits for room."""
-        taken = self.waiting + self.reserved + size
-        if self.in_hands > self._uncounted:
-            taken += self.surplus
-        return taken <= self.capacity and not self._line
+    def has_room_at_once(self, waiting: Exact) -> bool:
+        """Whether so much may wait in all, and no producer waits for room."""
+        if self._line:
+            return False
+        most = self.capacity - self.reserved - self.surplus
+        # Fractions are added, and compared, by calls.
+        is_plain = type(waiting) is int and type(most) in (int, float)
+        self.open_to = most if is_plain else -1
+        return waiting <= most
 
     def stand_in_line(self, partition: SizedPartition[Any]) -> None:
         """Put the partition's next producer in line, if it lacks nothing but room."""
         number, index = partition.lacks_room, partition.index
         if number is not None and self._places.get(index) != number:
+            self.open_to = -1
             self._places[index] = number
             heappush(self._line, (number, index))
 
@@ -335,6 +341,7 @@ class SizedLine(WaitingLine):
             held, own = self._held.get(waiter, 0) + total, self.reserved_size + total
             in_all = budget.reserved + total
             # No call until all is changed.
+            budget.open_to = -1
             waiter.granted += share
             self.reserved += share
             self._held[waiter] = held

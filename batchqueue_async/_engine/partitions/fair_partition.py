@@ -42,6 +42,7 @@ class FairPartition(Partition[T]):
         "_paused",
         "_ring",
         "_units",
+        "near",
         "ready",
     )
 
@@ -63,6 +64,8 @@ class FairPartition(Partition[T]):
         self._ring: DeficitRoundRobin[KeyBuffer[T]]
         self._ring = DeficitRoundRobin(selector.quantum)
         self._paused: dict[KeyBuffer[T], None] = {}
+        # Buffers with items, by keys that are plain, where producers look first.
+        self.near: dict[Hashable, KeyBuffer[T]] = {}
         # How many items wait in buffers that are not paused.
         self.ready = 0
         super().__init__(index, buffer_size, due_size)
@@ -117,7 +120,7 @@ class FairPartition(Partition[T]):
         """
         buffer = self._buffers.get(key)
         if buffer is None:
-            made = self._make_buffer(self, self._units(key), *self._on_drop)
+            made = self._make_buffer(self, key, self._units(key), *self._on_drop)
             if self._is_entering:
                 # Called in the middle of this by a signal handler or a `__del__`. One
                 # of the same key would be replaced, and its items counted by nobody.
@@ -157,6 +160,7 @@ class FairPartition(Partition[T]):
         if ready:
             self._ring.add(buffer)
         else:
+            self.near.pop(buffer.plain_key, None)
             self._ring.discard(buffer)
             if not self._ring:
                 # Corrects a count that Ctrl-C has cut short.
@@ -210,10 +214,12 @@ class FairPartition(Partition[T]):
         """Open it, and give its due size, clock and linger to all buffers."""
         super().open()
         for each in live(self._buffers):
+            each.open_slots = 0
             each.due_size, each.clock = self.due_size, self.clock
             each.ages.clock, each.ages.linger = self.ages.clock, self.ages.linger
 
     def close(self) -> None:
+        self.near.clear()
         super().close()
         for each in live(self._buffers):
             # A producer on a loop that has ended cannot be woken any more.
@@ -221,6 +227,7 @@ class FairPartition(Partition[T]):
                 each.close()
 
     def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
+        self.near.clear()
         super().open_to_threads(guard)
         for each in live(self._buffers):
             each.open_to_threads(guard)
@@ -232,6 +239,7 @@ class FairPartition(Partition[T]):
             each.abandon()
         self._buffers = WeakValueDictionary()
         self._ring.clear()
+        self.near.clear()
         self._paused.clear()
         self.ready = 0
         self.accounts = SharedAccounts()

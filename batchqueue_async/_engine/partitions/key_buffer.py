@@ -12,7 +12,7 @@ one of its key.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Outcome, Watcher
@@ -26,6 +26,7 @@ from batchqueue_async._engine.partitions.told_once import (
     ToldOncePartition,
     take_back,
 )
+from batchqueue_async._policies.selectors import PLAIN_KEYS
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.fair_partition import FairPartition
@@ -129,7 +130,8 @@ T = TypeVar("T")
 Drop: TypeAlias = Callable[[list[Any]], None]
 
 # An empty deque takes 700 bytes; a list moves all its items when its first ones go.
-_LONGEST_LIST = 64
+# Up to here that takes no longer than to cut them off a deque one by one.
+_LONGEST_LIST = 1_024
 
 
 class KeyBuffer(ToldOncePartition[T]):
@@ -139,10 +141,22 @@ class KeyBuffer(ToldOncePartition[T]):
     # producers place their own.
     serves_on_loop = False
 
-    __slots__ = ("_pausing", "allotted", "home", "ready", "spent", "weight")
+    __slots__ = (
+        "_pausing",
+        "allotted",
+        "home",
+        "plain_key",
+        "ready",
+        "spent",
+        "weight",
+    )
 
-    def __init__(self, home: FairPartition[T], weight: int, *on_drop: Drop) -> None:
+    def __init__(
+        self, home: FairPartition[T], key: Hashable, weight: int, *on_drop: Drop
+    ) -> None:
         self.home = home
+        # None if it is of another type, for which a look-up may call anything.
+        self.plain_key = key if type(key) in PLAIN_KEYS else None
         self.weight = weight
         self.spent = 0
         # How many items the next take removes.
@@ -164,6 +178,7 @@ class KeyBuffer(ToldOncePartition[T]):
 
     @pausing.setter
     def pausing(self, pause: Pause | None) -> None:
+        self.open_slots = 0
         self._pausing = pause
         self.home.pausing_changed(self)
 
@@ -181,7 +196,19 @@ class KeyBuffer(ToldOncePartition[T]):
     def take(self, most: int | None) -> list[T]:
         """Remove what was allotted."""
         allotted, self.allotted = self.allotted, 0
-        return super().take(allotted if most is None else min(allotted, most))
+        taken = super().take(allotted if most is None else min(allotted, most))
+        if self.items and not self.is_changing:
+            with self.guard:
+                self._open_again()
+        return taken
+
+    def _open_again(self) -> None:
+        self.is_changing = True
+        try:
+            if self._is_between_edges(1):
+                self._open_up(len(self.items))
+        finally:
+            self.is_changing = False
 
     def take_rest(self, left: list[T]) -> None:
         super().take_rest(left)
@@ -194,6 +221,53 @@ class KeyBuffer(ToldOncePartition[T]):
     def append(self, item: T) -> bool:
         return self.accept_at_once((item,))
 
+    def put_one(self, item: T) -> bool:
+        """Accept an item by the last look at the edges; returns whether it is in."""
+        one, home = (item,), self.home
+        items: Any = self.items
+        # No call from here on. Counted first: a deque's iterator may have garbage
+        # collected, and so a `__del__` produce.
+        if (
+            self.open_slots > 0
+            and home.ready + 1 != home.due_size
+            and not self.is_changing
+        ):
+            self.open_slots -= 1
+            self.ready += 1
+            home.ready += 1
+            try:
+                items += one
+            except MemoryError:
+                self.ready -= 1
+                home.ready -= 1
+                raise
+            return True
+        return False
+
+    def _open_up(self, count: int) -> None:
+        """Note how far it is to the next edge of its own from where so many wait.
+
+        That is its end. Its home is due before it is full.
+        """
+        most = self._maxsize
+        if most > _LONGEST_LIST and type(self.items) is list:
+            most = _LONGEST_LIST
+        self.open_slots = most - count
+        if self.ready != count:
+            # Ctrl-C has cut short a call that counts.
+            self.home.note(self)
+        if self.plain_key is not None and not self.is_open_to_threads:
+            self.home.near[self.plain_key] = self
+
+    def _is_between_edges(self, more: int) -> bool:
+        if self._pausing is not None or self.home.entered is not None:
+            return False
+        # See `_append`.
+        is_list = type(self.items) is list
+        if is_list and len(self.items) + more > _LONGEST_LIST:
+            return False
+        return super()._is_between_edges(more)
+
     def _put_between_edges(self, chunk: Sequence[T], tally: Tally | None) -> bool:
         if self.is_changing:
             return False
@@ -201,15 +275,13 @@ class KeyBuffer(ToldOncePartition[T]):
         try:
             items: Any = self.items
             home, count, more = self.home, len(items), len(chunk)
-            if (
-                not self._is_between_edges(more)
-                or self._pausing is not None
-                or home.entered is not None
-                or home.ready < home.due_size <= home.ready + more
-                # See `_append`.
-                or (type(items) is list and count + more > _LONGEST_LIST)
-            ):
+            if more > self.open_slots:
+                if not self._is_between_edges(more):
+                    return False
+                self._open_up(count)
+            if home.ready < home.due_size <= home.ready + more:
                 return False
+            self.open_slots -= more
             # No call from here on: all of this is done, or nothing. It has items, so it
             # is in the ring.
             try:
@@ -259,7 +331,7 @@ class KeyBuffer(ToldOncePartition[T]):
     def _set_limits(self) -> None:
         # Called at the end of each change. The limits stay 0: the hot path would not
         # tell the home partition.
-        self.limit = self.guarded_limit = 0
+        self.limit = self.guarded_limit = self.open_slots = 0
         self.home.note(self)
 
 

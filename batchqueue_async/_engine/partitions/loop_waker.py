@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.told_once import ToldOncePartition
     from batchqueue_async._engine.partitions.wait_for_room import Tally
 
 T = TypeVar("T")
@@ -75,12 +76,15 @@ class LoopWaker(Generic[T]):
             placed = partition.offer(run)
             if tally is not None:
                 tally.count += placed
-            if placed and partition.must_tell():
+            if placed and partition.must_post():
                 self.post(partition)
         except BaseException as error:
             # Ctrl-C: items that were accepted before it must still be handled. If this
             # fails, too, the limits of 0 make the next producer tell the loop.
             partition.limit = partition.guarded_limit = 0
+            if partition.is_told_once:
+                told_once = cast("ToldOncePartition[T]", partition)
+                told_once.is_known, told_once.open_slots = False, 0
             if placed is not None:
                 with_accepted(error, placed)
             elif tally is not None:

@@ -78,6 +78,10 @@ class ProducersQueue(asyncio.Queue[T]):
         """Whether the loop has to be told of items that come, or came from a thread."""
         return True
 
+    def must_post(self) -> bool:
+        """Whether a thread has to tell the loop of items that came; then it does."""
+        return True
+
     @abstractmethod
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         """Tell the owner that items come, or are there; with `may_run` it runs now."""

@@ -10,9 +10,10 @@ Invariants, beside those of `Partition`:
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice, repeat
+from itertools import accumulate, islice, repeat
 from operator import delitem
 from typing import Any, TypeVar, cast
 
@@ -23,10 +24,7 @@ from batchqueue_async._engine.partitions.byte_budget import (
     SizedLine,
     one_measured,
 )
-from batchqueue_async._engine.partitions.drop_oldest_partition import (
-    NEVER,
-    RollingPartition,
-)
+from batchqueue_async._engine.partitions.drop_oldest_partition import NEVER
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK
 from batchqueue_async._engine.partitions.told_once import (
     ToldOncePartition,
@@ -39,6 +37,9 @@ from batchqueue_async._policies.sizing import Exact
 
 T = TypeVar("T")
 
+_FEW = 256
+"""Items that a take looks at first where only a part of what waits fits in."""
+
 
 class SizedPartition(ToldOncePartition[T]):
     """A partition that counts in sizes, too, and shares its room with the others."""
@@ -48,6 +49,7 @@ class SizedPartition(ToldOncePartition[T]):
         "_in_hands",
         "budget",
         "due_bytes",
+        "open_size",
         "sizes",
         "waiting_size",
     )
@@ -62,10 +64,13 @@ class SizedPartition(ToldOncePartition[T]):
         super().__init__(*args)
         self.line = SizedLine(self)
         self.accounts = SizedAccounts(self)
-        self.sizes: deque[Exact] = deque()
+        # As the items: a list, or a deque where the first ones go one by one.
+        self.sizes: Any = type(self.items)()
         self.waiting_size: Exact = 0
         # From this size on a batch must not linger.
         self.due_bytes: Exact | float = math.inf
+        # With `open_slots`: the size below which what waits here meets no edge.
+        self.open_size: Exact | float = 0
         self._coming_size: Exact = 0
         self._in_hands: Exact = 0
 
@@ -103,17 +108,37 @@ class SizedPartition(ToldOncePartition[T]):
         sizes = cast("Measured[T]", chunk).sizes
         return self.put_measured(chunk, sizes, sum(sizes), tally)
 
-    def put_one(self, item: T, size: Exact) -> bool:
-        """Accept an item that meets no edge, on any thread; returns whether it is in.
+    def put_one(self, item: T, size: int) -> bool:
+        """Accept an item by the last look at the edges; returns whether it is in.
 
-        As `accept_at_once`, in few functions: items of bounded sizes come alone mostly.
+        The caller holds the guard. Items of bounded sizes come alone mostly, and nearly
+        all of them this way.
         """
-        if not self.is_open_to_threads:
-            return self.put_measured((item,), (size,), size)
+        one, its_size, budget = (item,), (size,), self.budget
+        items: Any = self.items
+        sizes: Any = self.sizes
+        # No call from here on.
+        if self.open_slots > 0 and not (self.is_changing or budget.is_changing):
+            waiting, waiting_in_all = self.waiting_size + size, budget.waiting + size
+            if waiting < self.open_size and waiting_in_all <= budget.open_to:
+                try:
+                    sizes += its_size
+                    items += one
+                except MemoryError:
+                    take_back(sizes, len(items))
+                    raise
+                self.waiting_size, budget.waiting = waiting, waiting_in_all
+                self.open_slots -= 1
+                return True
+        return False
+
+    def put_anywhere(self, item: T, size: Exact) -> bool:
+        """Accept an item that meets no edge, on any thread; returns if it is in."""
         is_in = False
         try:
             with self.guard:
-                is_in = self.put_measured((item,), (size,), size)
+                is_in = type(size) is int and self.put_one(item, size)
+                is_in = is_in or self.put_measured((item,), (size,), size)
         except BaseException as error:
             with_accepted(error, int(is_in))
             raise
@@ -138,14 +163,16 @@ class SizedPartition(ToldOncePartition[T]):
             items: Any = self.items
             sizes: Any = self.sizes
             before, waiting = self.waiting_size, self.waiting_size + size
+            waiting_in_all = budget.waiting + size
+            count, more = len(items), len(chunk)
             if (
-                not self._is_between_edges(len(chunk))
+                not self._is_between_edges(more)
+                or count < self.due_size <= count + more
                 or before < self.due_bytes <= waiting
-                or not budget.has_room_at_once(size)
+                or not budget.has_room_at_once(waiting_in_all)
             ):
                 return False
-            count, more = len(items), len(chunk)
-            waiting_in_all = budget.waiting + size
+            self._open_up(count + more, waiting)
             # No call from here on: all of this is done, or nothing.
             try:
                 sizes += its_sizes
@@ -160,6 +187,16 @@ class SizedPartition(ToldOncePartition[T]):
         finally:
             self.is_changing = budget.is_changing = False
         return True
+
+    def _open_up(self, count: int, waiting: Exact) -> None:
+        """Note how far it is to the next edges from where so many items wait."""
+        edge = self.due_size - 1 if count < self.due_size else self._maxsize
+        self.open_size = self.due_bytes if waiting < self.due_bytes else math.inf
+        # Fractions are added, and compared, by calls.
+        is_plain = type(waiting) is int and type(self.open_size) in (int, float)
+        # Nor by a deque, whose iterator may have garbage collected.
+        is_plain = is_plain and type(self.items) is list
+        self.open_slots = edge - count if is_plain else 0
 
     def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
         with self.guard:
@@ -238,6 +275,7 @@ class SizedPartition(ToldOncePartition[T]):
         sizes, budget = cast("Measured[T]", chunk).sizes, self.budget
         size, before = sum(sizes), len(self.items)
         was_changing, budget.is_changing = budget.is_changing, True
+        self.open_slots, budget.open_to = 0, -1
         try:
             # Summed first: fractions are added by calls, and none may come in between.
             known, known_in_all = self.waiting_size, budget.waiting
@@ -267,35 +305,48 @@ class SizedPartition(ToldOncePartition[T]):
 
     def _in_one_take(self, most: int | None) -> int | None:
         """Return how many items a take removes: one at least."""
-        bound, total, count = self.budget.most_taken, 0, 0
+        bound, count, window = self.budget.most_taken, len(self.sizes), _FEW
         if bound is None:
             return most
-        for size in self.sizes:
-            total += size  # type: ignore[assignment]
-            if count and (total > bound or count == most):
-                break
-            count += 1
-        return count
+        if self.waiting_size > bound:
+            # Far more may wait than a take removes.
+            ends = self._ends(window)
+            while window < count and ends[-1] <= bound:
+                window *= 2
+                ends = self._ends(window)
+            count = max(1, bisect_right(ends, bound))
+        return count if most is None else min(most, count)
+
+    def _ends(self, count: int) -> list[Exact]:
+        """Return the sums of sizes up to each of the first items, so many."""
+        # Copied first: fractions are added by calls.
+        return [*accumulate([*islice(self.sizes, count)])]
 
     def _remove(self, most: int | None) -> list[T]:
         # While items and sizes move, a `__del__` or a signal handler must put nothing
         # in: its size would be taken for that of another item.
         budget = self.budget
         self.is_changing = budget.is_changing = True
+        self.open_slots, budget.open_to = 0, -1
         try:
             waiting = len(self.items)
             count = waiting if most is None else min(most, waiting)
             taken = Measured(islice(self.items, count), islice(self.sizes, count))
             size, largest = sum(taken.sizes), max(taken.sizes, default=0)
             largest = max(largest, budget.largest)
-            removals: Iterator[object]
-            removals = map(delitem, repeat(self.sizes, count), repeat(0))
+            sizes: Any = self.sizes
+            removals: Iterator[object] = iter(())
+            if is_deque := isinstance(sizes, deque):
+                removals = map(delitem, repeat(sizes, count), repeat(0))
             waits, in_hands = self.waiting_size - size, self._in_hands + size
             waits_in_all, all_in_hands = budget.waiting - size, budget.in_hands + size
             budget.took()
             super()._remove(most)
             # No call from here on; see `cut_off`.
-            _ = NEVER in removals
+            if is_deque:
+                _ = NEVER in removals
+            else:
+                del sizes[:count]
             self.taken = taken
             # Together, so that used room cannot grow: items become surplus at most.
             self.waiting_size, budget.waiting = waits, waits_in_all
@@ -307,49 +358,8 @@ class SizedPartition(ToldOncePartition[T]):
 
     def _set_limits(self) -> None:
         self.has_fast_path = False
+        self.open_slots = 0
         self.limit = self.guarded_limit = 0
-
-
-class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
-    """One that displaces its own oldest items, where slots or room are short.
-
-    Items of other partitions and of handlers stay. So an item is refused if displacing
-    all items of its partition would not make enough room.
-    """
-
-    def _accept_fitting(self, chunk: Sequence[T], displaced: list[T]) -> int:
-        before, count = self.accounts.dropped, 0
-        try:
-            for place, size in enumerate(cast("Measured[T]", chunk).sizes):
-                if not self.budget.would_hold(size, without=self.waiting_size):
-                    continue
-                self.ages.sample(self)
-                while len(self.items) >= self._maxsize or self.budget.refuses(size):
-                    displaced.append(self.items[0])
-                    self._forget(1)
-                    self._drop(1, 0)
-                self._append(chunk[place : place + 1])
-                count += 1
-        finally:
-            self._on_drop(displaced[: self.accounts.dropped - before])
-        return count
-
-    def _drop(self, waiting: int, passed: int) -> None:
-        items, sizes, accounts, budget = (
-            self.items,
-            self.sizes,
-            self.accounts,
-            self.budget,
-        )
-        for _ in range(waiting):
-            size = sizes[0]
-            waits, waits_in_all = self.waiting_size - size, budget.waiting - size
-            # As in the base: no call from here on, after which a signal handler might
-            # raise.
-            del items[0], sizes[0]
-            self.waiting_size, budget.waiting = waits, waits_in_all
-            accounts.taken_out += 1
-            accounts.dropped += 1
 
 
 class SizedAccounts(Accounts):

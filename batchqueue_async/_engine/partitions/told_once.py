@@ -10,6 +10,7 @@ from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.wait_for_room import Tally
+    from batchqueue_async._engine.partitions.waiting_line import Waiter
 
 T = TypeVar("T")
 
@@ -22,11 +23,14 @@ class ToldOncePartition(Partition[T]):
 
     is_told_once = True
 
-    __slots__ = ("is_known",)
+    __slots__ = ("is_known", "open_slots")
 
     def __init__(self, *args: Any) -> None:  # noqa: ANN401 - the base's
         # Whether the owner was told, or saw as it took, that something waits.
         self.is_known = False
+        # How many more items meet no edge, as of the last look at the edges: they need
+        # not look again. Whatever changes anything but by such items sets it to 0.
+        self.open_slots = 0
         super().__init__(*args)
 
     def accept_at_once(
@@ -62,7 +66,6 @@ class ToldOncePartition(Partition[T]):
         return (
             self.is_known
             and 0 < count <= self._maxsize - more
-            and not count < self.due_size <= count + more
             and not self.is_closed
             and self.line.head is None
             and self.entered is None
@@ -70,6 +73,14 @@ class ToldOncePartition(Partition[T]):
 
     def must_tell(self, coming: int = 0) -> bool:
         return not (self.is_known and self.items) or self.is_due(coming)
+
+    def must_post(self) -> bool:
+        if not self.must_tell():
+            return False
+        # Before the loop is told, since that notes what it finds. What comes until then
+        # need not tell it, too.
+        self.is_known = True
+        return True
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         if coming and not self.must_tell(coming):
@@ -81,10 +92,17 @@ class ToldOncePartition(Partition[T]):
             self._tell(coming, may_run=may_run)
         except BaseException:
             self.is_known = False
+            self.open_slots = 0
             raise
+
+    def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
+        with self.guard:
+            self.open_slots = 0
+            super().wait_in_line(waiter, chunk)
 
     def take(self, most: int | None) -> list[T]:
         self.is_known = False
+        self.open_slots = 0
         taken = super().take(most)
         # Who takes looks again before it sleeps, so it knows of what is left.
         self.is_known = bool(self.items)
