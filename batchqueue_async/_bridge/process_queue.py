@@ -13,7 +13,7 @@ from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of, start_for_caller
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._policies.errors import WouldDeadlock
+from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
 from batchqueue_async._validation import (
     refuse,
     require_callable,
@@ -98,6 +98,21 @@ class _Registry:
             return None
         known = self.opened.get(open_queue)
         return self.closed.get(open_queue) if known is None else known.queue
+
+    def closed_at_exit(
+        self, open_queue: OpenQueue[Any], known: _Opened | None
+    ) -> SyncBatchQueue[Any] | None:
+        """Return the drained queue to what `atexit` calls when nothing starts any more.
+
+        Not to a thread that outlives the main one: that may go on for hours, and is to
+        see why.
+        """
+        main = threading.main_thread()
+        if not is_exiting() or threading.current_thread() is not main:
+            return None
+        if known is not None:
+            self.closed[open_queue] = known.queue
+        return self.closed.get(open_queue)
 
     def own_lock(self, open_queue: OpenQueue[Any]) -> Any:  # noqa: ANN401 - an RLock
         """Return the lock under which this queue is opened."""
@@ -198,7 +213,13 @@ def process_queue(
                 del registry.opened[open_queue]
         if known is not None:
             known.close()
-        opened = _open(open_queue, make_loop_thread)
+        try:
+            opened = _open(open_queue, make_loop_thread)
+        except BatchQueueError:
+            closed = registry.closed_at_exit(open_queue, known)
+            if closed is None:
+                raise
+            return closed
         with registry.lock:
             registry.opened[open_queue] = opened
         return opened.queue
