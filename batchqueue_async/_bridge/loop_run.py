@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._bridge import at_exit, fork_rest
 from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
-from batchqueue_async._bridge.loop_factory import loop_factory
+from batchqueue_async._bridge.loop_factory import loop_factory, unsaid
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.handlers.handler_lock_and_call import handler_call
 from batchqueue_async._engine.manager import BatchQueueManager
@@ -283,8 +283,10 @@ class LoopRun:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner = asyncio.Runner(loop_factory=loop_factory())
+            with unsaid():
                 self._loop = runner.get_loop()
+            with runner:
                 self.draining = LoopShutdown(self._loop)
                 at_exit.remember(self)
                 self._serve()
