@@ -1,4 +1,4 @@
-"""A `LoopThread` may be started in the middle of a line of log, while a lock is held."""
+"""A `LoopThread` may be started within a line of log, while a lock is held."""
 
 from pathlib import Path
 
