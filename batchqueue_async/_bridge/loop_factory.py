@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -26,6 +29,25 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         )
         raise ImportError(msg) from error
     return new_event_loop
+
+
+@contextlib.contextmanager
+def unsaid() -> Iterator[None]:
+    """Make a loop without the line at DEBUG in which asyncio says its selector.
+
+    Whoever starts the thread waits for the loop, perhaps within a `logging.Handler`
+    that feeds its queue: the line would wait for that one's lock, for ever.
+    """
+    log, ours = logging.getLogger("asyncio"), threading.get_ident()
+
+    def is_of_others(_: logging.LogRecord) -> bool:
+        return threading.get_ident() != ours
+
+    log.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_of_others)
 
 
 def _lacks_standard_files() -> bool:

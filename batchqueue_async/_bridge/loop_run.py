@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._bridge import at_exit, fork_rest
 from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
-from batchqueue_async._bridge.loop_factory import loop_factory
+from batchqueue_async._bridge.loop_factory import loop_factory, unsaid
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.handlers.handler_lock_and_call import handler_call
 from batchqueue_async._engine.manager import BatchQueueManager
@@ -57,6 +57,11 @@ _REPLACING = {
     "eventlet": ("eventlet.patcher", "is_monkey_patched", "thread"),
 }
 
+# Who waits for a thread that does not run its loop yet.
+_starters: dict[int, threading.Thread] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_starters.clear)
+
 
 class LoopRun:
     """A thread that runs a loop until it is told to end, whatever code on it does."""
@@ -77,6 +82,7 @@ class LoopRun:
         starter = threading.current_thread()
         self.started_late_by = starter if at_exit.is_exiting() else None
         self.is_of_main_thread = starter is threading.main_thread()
+        self._starter = starter
         # The higher, the earlier it is drained at the interpreter's exit.
         self.turn = 0
         # Whether the interpreter's exit leaves it open until other threads have ended;
@@ -282,9 +288,12 @@ class LoopRun:
             self._thread.join(_LAST_SECONDS)
 
     def _run(self) -> None:
+        _starters[threading.get_ident()] = self._starter
         try:
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner = asyncio.Runner(loop_factory=loop_factory())
+            with unsaid():
                 self._loop = runner.get_loop()
+            with runner:
                 self.draining = LoopShutdown(self._loop)
                 at_exit.remember(self)
                 self._serve()
@@ -299,10 +308,14 @@ class LoopRun:
         finally:
             at_exit.forget(self)
             fork_rest.forget(self)
-            self._ready.set()
+            self._set_ready()
             self._over.set()
             if hasattr(self, "draining"):
                 self.draining.go_on()
+
+    def _set_ready(self) -> None:
+        _starters.pop(threading.get_ident(), None)
+        self._ready.set()
 
     def _serve(self) -> None:
         """Run the loop, again and again: it must not end before its queues have."""
@@ -326,7 +339,7 @@ class LoopRun:
             try:
                 portal = portal_that_asks(self.refuse_inherited)
                 async with portal as self.portal:
-                    self._ready.set()
+                    self._set_ready()
                     await self.draining.ended.wait()
                     timer = self._cut_off_tasks(self.portal)
                 # Else it would come while the loop is closed, if not before.
@@ -350,6 +363,11 @@ class LoopRun:
             self._cutting = self._loop.create_task(portal.stop(cancel_remaining=True))
 
         return None if left is None else self._loop.call_later(left, cut_off)
+
+
+def starter_of_this_thread() -> threading.Thread | None:
+    """Return who waits until this thread runs its loop, if somebody does."""
+    return _starters.get(threading.get_ident())
 
 
 def refuse_greenlets(name: str) -> None:

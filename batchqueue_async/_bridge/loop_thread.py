@@ -233,6 +233,8 @@ class LoopThread(OfOneProcess):
         run.refuse_on_loop("open")
         if run.draining.has_begun:
             msg = f"LoopThread {self._name!r} is being stopped"
+            if at_exit.is_exiting():
+                msg = f"the program ends: LoopThread {self._name!r} opens no queue"
             raise BatchQueueError(msg)
 
         async def opened() -> SyncBatchQueue[T]:

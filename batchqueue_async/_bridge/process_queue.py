@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from batchqueue_async._bridge.at_exit import is_exiting
+from batchqueue_async._bridge.loop_run import starter_of_this_thread
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of, start_for_caller
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._policies.errors import WouldDeadlock
+from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
 from batchqueue_async._validation import (
     refuse,
     require_callable,
@@ -58,6 +59,8 @@ class _Registry:
         # here are reentrant: `open_queue` may call `process_queue` for another queue.
         self.lock = threading.RLock()
         self.opened: dict[OpenQueue[Any], _Opened] = {}
+        # Who opens a queue now.
+        self.openers: dict[OpenQueue[Any], threading.Thread] = {}
         # A lock for each queue that is being opened, not one for all: the first log
         # line of a loop that starts may open another queue, on that loop's thread.
         self._own_locks: WeakValueDictionary[OpenQueue[Any], Any]
@@ -98,6 +101,31 @@ class _Registry:
             return None
         known = self.opened.get(open_queue)
         return self.closed.get(open_queue) if known is None else known.queue
+
+    def closed_at_exit(
+        self, open_queue: OpenQueue[Any], known: _Opened | None
+    ) -> SyncBatchQueue[Any] | None:
+        """Return the drained queue to what `atexit` calls when nothing starts any more.
+
+        Not to a thread that outlives the main one: that may go on for hours, and is to
+        see why.
+        """
+        main = threading.main_thread()
+        if not is_exiting() or threading.current_thread() is not main:
+            return None
+        if known is not None:
+            self.closed[open_queue] = known.queue
+        return self.closed.get(open_queue)
+
+    def refuse_to_opener(self, open_queue: OpenQueue[Any]) -> None:
+        """Refuse to wait for a queue whose opener waits for this thread.
+
+        What a thread collects as it starts may produce here, from a `__del__`.
+        """
+        starter = starter_of_this_thread()
+        if starter is not None and self.openers.get(open_queue) is starter:
+            msg = f"{shown(open_queue)} is opening its queue: it waits for this thread"
+            raise BatchQueueError(msg)
 
     def own_lock(self, open_queue: OpenQueue[Any]) -> Any:  # noqa: ANN401 - an RLock
         """Return the lock under which this queue is opened."""
@@ -188,6 +216,7 @@ def process_queue(
     closed = registry.closed_for_caller(open_queue)
     if closed is not None:
         return closed
+    registry.refuse_to_opener(open_queue)
     with registry.own_lock(open_queue):
         with registry.lock:
             known = registry.opened.get(open_queue)
@@ -198,10 +227,7 @@ def process_queue(
                 del registry.opened[open_queue]
         if known is not None:
             known.close()
-        opened = _open(open_queue, make_loop_thread)
-        with registry.lock:
-            registry.opened[open_queue] = opened
-        return opened.queue
+        return _open_once(registry, open_queue, make_loop_thread, known)
 
 
 def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) -> None:
@@ -252,6 +278,34 @@ def _start_anew() -> None:
     # Kept alive: to end its LoopThreads would wait for threads that the child lacks.
     _inherited.append(_registry)
     _registry = _Registry()
+
+
+def _open_once(
+    registry: _Registry,
+    open_queue: OpenQueue[T],
+    make_loop_thread: Callable[[], LoopThread],
+    known: _Opened | None,
+) -> SyncBatchQueue[T]:
+    before = registry.openers.get(open_queue)
+    registry.openers[open_queue] = threading.current_thread()
+    try:
+        opened = _open(open_queue, make_loop_thread)
+    except BatchQueueError:
+        closed = registry.closed_at_exit(open_queue, known)
+        if closed is None:
+            raise
+        return closed
+    finally:
+        if before is None:
+            del registry.openers[open_queue]
+    with registry.lock:
+        inner = registry.opened.get(open_queue)
+        if inner is None or not inner.queue.is_running:
+            registry.opened[open_queue] = opened
+            return opened.queue
+    # A `__del__`, or a signal's handler, has opened it on this thread meanwhile.
+    opened.close()
+    return inner.queue
 
 
 def _open(

@@ -227,3 +227,52 @@ def test_a_queue_of_multiprocessing_is_open_while_its_process_drains(
     program.write_text(PREFACE + QUEUED)
     ended = Program(program, method, beside, python=python).end()
     assert (ended.status, ended.log, ended.output) == (0, "", "missing: 0")
+
+
+AS_A_CLIENT = f"""
+import atexit
+
+# Before the import: it is called when all that the library registers was called.
+atexit.register(lambda: print(*(capture(each) for each in ("late", "later"))))
+{PREFACE}
+
+class Client:
+    def open(self, loop_thread):
+        config = BatchQueueConfig(consumer=in_thread(print))
+        return loop_thread.open("events", config)
+
+client = Client()
+
+def capture(event):
+    try:
+        return bool(process_queue(client.open).offer(event))
+    except BatchQueueError as error:
+        return str(error)
+
+if sys.argv[1] == "used":
+    capture("early")
+"""
+
+
+@each_python
+def test_what_atexit_calls_last_gets_a_used_queue_closed(
+    python: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(AS_A_CLIENT)
+    ended = Program(program, "used", python=python).end()
+    assert (ended.status, ended.log) == (0, "")
+    assert ended.output == "['early']\nFalse False"
+
+
+@each_python
+def test_what_atexit_calls_last_is_told_that_nothing_is_opened(
+    python: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(AS_A_CLIENT)
+    ended = Program(program, "unused", python=python).end()
+    assert (ended.status, ended.log) == (0, "")
+    # In Python 3.12 itself no thread starts by then.
+    opens_none = "the program ends: LoopThread 'batchqueue' opens no queue"
+    assert max(map(ended.output.count, (opens_none, "cannot start"))) == 2
