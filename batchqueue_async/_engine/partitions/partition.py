@@ -278,7 +278,8 @@ class Partition(ProducersQueue[T]):
             self._set_limits()
             if self.line.unaware:
                 run_again(self)
-            self.line.wake_all()
+            if self.line.head:
+                self.line.wake_all()
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
