@@ -289,7 +289,12 @@ class Grouping(Generic[T]):
             return None
         try:
             if registration is None:
-                if len(items) > 1 and not self._have_one_type(partition, items):
+                # As `_have_one_type`, without a call where one would be for each batch.
+                if len(items) > 1 and not (
+                    partition.took_one_type
+                    or self._placement.has_one_type(partition)
+                    or have_one_type(items)
+                ):
                     return None
                 registration = self._handler_of(type(items[0]))
         except Exception:  # noqa: BLE001 - a metaclass may do anything
