@@ -12,7 +12,7 @@ from tests.properties.crowd import Crowd
 from tests.properties.profile import EXAMPLES
 from tests.support.thorough import examples
 
-SEEDS = EXAMPLES or examples(2_400)
+SEEDS = EXAMPLES or examples(900)
 PARTS = 4
 
 
