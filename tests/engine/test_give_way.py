@@ -326,6 +326,19 @@ async def test_what_was_placed_by_itself_meanwhile_is_not_put_again() -> None:
 
 
 @every_loop
+async def test_the_edge_ahead_stays_where_an_item_does_not_reach_it() -> None:
+    """Items that a selector places come this way wherever they are."""
+    partition = full_and_taken_from_next()
+    partition.take(None)
+    partition.due_size, partition.full_at, partition._maxsize = 3, 5, 5
+    partition.accept_at_once((1,))
+    assert put_untold(partition, 2)
+    assert partition.limit == partition.guarded_limit == 2
+    assert put_untold(partition, 3)
+    assert partition.limit == partition.guarded_limit == 4
+
+
+@every_loop
 async def test_an_empty_partition_is_filled_by_who_notes_when() -> None:
     partition = full_and_taken_from_next()
     partition.take(None)
@@ -600,7 +613,7 @@ async def test_all_that_come_meanwhile_keep_their_order(
         await turns(run.chance.randrange(200))
         if seed % 2:
             SyncBatchQueue(run.queue)
-        await asyncio.gather(*tasks)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60.0)
     stats = check_settled(run.queue)
     assert stats.handled == run.accepted.total() == len(run.handled)
     for producer in range(producers):

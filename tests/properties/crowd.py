@@ -9,6 +9,8 @@ import contextlib
 import random
 from typing import Any
 
+import anyio
+
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
@@ -163,6 +165,9 @@ class Crowd:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.chance.choice([0.0, 0.0005])):
                     self.came_in(await queue.produce(item))
+        elif dice < 0.95:
+            with anyio.move_on_after(self.chance.choice([0.0, 0.0005])):
+                self.came_in(await queue.produce(item))
         else:
             some = [
                 kind(item + LONE),

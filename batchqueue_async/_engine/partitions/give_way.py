@@ -30,15 +30,18 @@ def put_untold(partition: Partition[Any], item: object) -> bool:
     items: Any = partition.items
     # Not `full_at`: where the oldest items go, there is always room for one more.
     most = partition._maxsize  # noqa: SLF001 - `maxsize` calls
-    # At an edge the hot path is closed, to a signal handler that puts, too.
+    # For a signal handler that puts the hot path is closed at an edge, too; elsewhere
+    # it leaves a place.
     partition.is_changing = True
     try:
-        if is_in := 0 < len(items) < most:
+        count = len(items)
+        if is_in := 0 < count < most:
             items += (item,)
     finally:
         partition.is_changing = False
+    is_passed = count + 1 == partition.due_size < most
     # A signal handler may have closed it meanwhile.
-    if is_in and partition.due_size < most and partition.has_fast_path:
+    if is_in and is_passed and partition.has_fast_path:
         partition.limit = partition.guarded_limit = most - 1
     return is_in
 
