@@ -228,10 +228,12 @@ class LoopTurn:
         if self.is_shared:
             self._ask()
 
-    def note_resume(self) -> None:
-        """A drain task runs again, in another turn than before."""
-        if not self.is_shared:
-            self._began = self._clock()
+    def note_resume(self) -> bool:
+        """A drain task runs again, in another turn; returns whether it began that."""
+        if self.is_shared:
+            return False
+        self._began = self._clock()
+        return True
 
     def _ask(self) -> None:
         if not self._is_asked:

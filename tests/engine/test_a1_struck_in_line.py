@@ -18,6 +18,19 @@ class Struck(Exception):
     """As from a SIGALRM's handler."""
 
 
+class Hooked:
+    """Its hook gives a drain task some points more at which it can be struck."""
+
+    def __init__(self, handled: list[int]) -> None:
+        self.handled = handled
+
+    def consume(self, batch: list[int]) -> None:
+        self.handled += batch
+
+    def on_open(self) -> None:
+        """There is nothing to do."""
+
+
 # It may strike between a coroutine's being made and being awaited, as in any program.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
@@ -76,7 +89,8 @@ def handled_where_a_drain_task_is_struck(at: int) -> tuple[list[int], bool]:
 
     loop = VirtualTimeLoop()
     handled: list[int] = []
-    queue = BatchQueue[int]("q", BatchQueueConfig(consumer=handled.extend))
+    config = BatchQueueConfig[int](consumer=Hooked(handled))
+    queue = BatchQueue("q", config)
     loop.run_until_complete(queue.start())
     loop.run_until_complete(asyncio.sleep(1.0))
     with contextlib.suppress(KeyboardInterrupt), Interruption(at, strike) as point:

@@ -145,8 +145,9 @@ class DrainTask(Generic[T]):
     def _run_cycles(self) -> Generator[Any, None, None]:
         now = self._clock()
         waiting: list[Partition[T]] | None = None
+        began_turn = False
         while True:
-            if self._permit is not None or self._turn.is_over():
+            if self._permit is not None or (not began_turn and self._turn.is_over()):
                 yield from self._wait_for_permit_and_turn()
                 waiting = None
             # Not `max`, which takes as long as a call does: here it is one per batch.
@@ -166,18 +167,20 @@ class DrainTask(Generic[T]):
             # Producers that wait for room need a turn of the loop. The cycle of a lone
             # item ends in a nap, which is a turn, too.
             waiting = self._waiting_now() if items <= 1 else None
+            began_turn = False
             if waiting is None or (found and waiting):
-                self._turn.note_yield()
+                if self._turn.is_shared:  # Spares a call.
+                    self._turn.note_yield()
                 self.nap.is_over_next_turn = True
                 yield
-                self._turn.note_resume()
+                began_turn = self._turn.note_resume()
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, found=found)
             if until != _NO_NAP:
                 if self._calls.timer is not None:
                     self._calls.stop_idle_timer()
                 now = yield from self.nap.sleep(until)
-                waiting = None
+                waiting, began_turn = None, False
 
     @coroutine
     def _wait_for_permit_and_turn(self) -> Generator[Any, None, None]:
@@ -315,7 +318,9 @@ class DrainTask(Generic[T]):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now)
-        self.busy += max(0.0, self._clock() - now)
+        # Not `max`, which is a call more.
+        if (seconds := self._clock() - now) > 0.0:
+            self.busy += seconds
         return found, items
 
     async def _call_hooks(self, called: set[Registration | None], now: float) -> None:
