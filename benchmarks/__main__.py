@@ -17,6 +17,7 @@ from benchmarks import (
     bridge_uses,
     busy_machine,
     closing,
+    crowd,
     growth,
     importing,
     in_loop,
@@ -54,6 +55,7 @@ def _in_loop(
             yield in_loop.table(kinds, name, loop, scale, turns)
     yield small_batches.table(run["asyncio"], scale, turns)
     yield room.table(run["asyncio"], scale, turns)
+    yield crowd.table(run["asyncio"], scale, turns)
     yield sizes_and_keys.table(run["asyncio"], scale, turns)
 
 

@@ -65,6 +65,7 @@ HEADINGS = {
     "in loop": "In the loop",
     "small batches": "Small batches",
     "room": "Little room",
+    "crowd": "",
     "sizes and keys": "Sizes and keys",
     "bridge": "From threads",
     "bridge uses": "",
@@ -101,7 +102,9 @@ items. In `asyncio.Queue` whoever comes in the right moment overtakes those who 
 here nobody does. Its consumers are written by hand: one takes what is there, one also
 catches errors and tells each item as done, and one makes no batches. The floor that
 keeps the promises is a queue by hand that waits as the library does, in order and with
-nothing left of who is cancelled; the other floor does not.
+nothing left of who is cancelled; the other floor does not. The last table has thousands
+of producers, as the requests of a service, at the default buffer and where all of them
+wait all the time.
 """
 
 SIZES_AND_KEYS = """\

@@ -42,7 +42,7 @@ FeedOf = Callable[[Put], Feed]
 
 def producing(producers: int) -> str:
     """Return the number of producers as the table names it."""
-    return "1 producer" if producers == 1 else f"{producers} producers"
+    return "1 producer" if producers == 1 else f"{producers:,} producers"
 
 
 def queue_row(producers: int) -> str:
@@ -106,12 +106,12 @@ def fed_by(producers: int, put: Put) -> Feed:
     return feed
 
 
-def floor(feed_of: FeedOf) -> Callable[[Handlers], Any]:
-    """Return what opens a floor with little room."""
+def floor(feed_of: FeedOf, room: int = ROOM) -> Callable[[Handlers], Any]:
+    """Return what opens a floor with so much room."""
 
     @asynccontextmanager
     async def opened(handlers: Handlers) -> AsyncIterator[Feed]:
-        queue = FloorQueue(ROOM, handlers)
+        queue = FloorQueue(room, handlers)
         async with ours.beside(queue.drain()):
             yield feed_of(queue.put)
 
@@ -130,12 +130,14 @@ def promising_floor(feed_of: FeedOf) -> Callable[[Handlers], Any]:
     return opened
 
 
-def asyncio_queue(feed_of: FeedOf, consume: Consume) -> Callable[[Handlers], Any]:
+def asyncio_queue(
+    feed_of: FeedOf, consume: Consume, room: int = ROOM
+) -> Callable[[Handlers], Any]:
     """Return what opens an `asyncio.Queue` with a hand-written consumer."""
 
     @asynccontextmanager
     async def opened(handlers: Handlers) -> AsyncIterator[Feed]:
-        queue: asyncio.Queue[Any] = asyncio.Queue(ROOM)
+        queue: asyncio.Queue[Any] = asyncio.Queue(room)
         async with ours.beside(consume(queue, handlers)):
             yield feed_of(queue.put)
 

@@ -38,7 +38,12 @@ pytestmark = [
 ]
 
 
-async def test_who_is_struck_in_line_has_produced_nothing() -> None:
+@pytest.mark.parametrize(
+    "settings", [{}, {"size_of": len, "buffer_bytes": 100}], ids=["plain", "sized"]
+)
+async def test_who_is_struck_in_line_has_produced_nothing(
+    settings: dict[str, Any],
+) -> None:
     me = asyncio.current_task()
 
     def strike() -> None:
@@ -53,7 +58,7 @@ async def test_who_is_struck_in_line_has_produced_nothing() -> None:
             await gate.wait()
             handled.extend(batch)  # noqa: B023 - it is closed before the next turn
 
-        config = BatchQueueConfig[Any](consumer=wait, buffer_size=1)
+        config = BatchQueueConfig[Any](consumer=wait, buffer_size=1, **settings)
         async with BatchQueue("q", config) as queue:
             await queue.produce("in the handler's hands")
             await asyncio.sleep(1.0)
@@ -71,6 +76,7 @@ async def test_who_is_struck_in_line_has_produced_nothing() -> None:
             await asyncio.sleep(100.0)
             assert handled[-1] == "after it"
             assert check_settled(queue).handled == 3 + is_accepted
+            assert not queue.stats().waiting_bytes
         if not interruption.has_acted:
             return
     pytest.fail("it never came to an end")

@@ -23,7 +23,9 @@ from batchqueue_async import (
 )
 from batchqueue_async._engine.draining.linger_and_nap import Nap
 from batchqueue_async._engine.partitions.accounts import Accounts
+from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import Lightest
+from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
 from batchqueue_async._engine.partitions.waiting_line import (
     LoopWaiter,
     Waiter,
@@ -97,6 +99,29 @@ def test_a_slot_of_who_leaves_goes_to_the_first_that_lacks_one() -> None:
     line.join(late := Compared(2))
     line.reserve(5 - line.reserved)
     assert (late.granted, list(line)) == (1, [first, third, late])
+
+
+@pytest.mark.parametrize("order", ["oldest first", "newest first"])
+async def test_nor_are_others_looked_at_where_an_item_is_taken_back(order: str) -> None:
+    """As where all requests of a service are cancelled as their items are placed."""
+
+    async def steps(count: int) -> int:
+        loop, partition = asyncio.get_running_loop(), Partition[int](0, count, count)
+        partition.open()
+        assert partition.offer(range(count)) == count
+        waiters = [ServedWaiter(loop, (item,), partition) for item in range(count)]
+        for each in waiters:
+            partition.wait_in_line(each, each.chunk)
+        partition.take(None)
+        assert len(partition.items) == count
+        with (instructions := Instructions()).counted():
+            for each in waiters if order == "oldest first" else reversed(waiters):
+                each.on_cancelled()
+        assert partition.items == []
+        assert partition.pausing is None
+        return sum(instructions.by_line().values())
+
+    assert await growth(steps, 200) < LINEAR
 
 
 async def test_producers_that_are_cancelled_newest_first_are_not_searched_for(

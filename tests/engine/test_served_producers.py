@@ -11,7 +11,9 @@ import threading
 from contextvars import copy_context
 from functools import partial
 from itertools import count
+from random import Random
 from types import FrameType
+from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -21,7 +23,6 @@ from batchqueue_async._engine.partitions.audited_partition import AuditedPartiti
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._engine.partitions.wait_for_room import (
-    MOST_UNAWARE,
     ServedWaiter,
     Tally,
     leave,
@@ -56,8 +57,14 @@ def in_line(partition: Partition[int], *chunks: tuple[int, ...]) -> list[ServedW
     return waiters
 
 
+SIZED: dict[str, Any] = {"size_of": lambda _: 1, "max_batch_bytes": 100}
+
+
+@pytest.mark.parametrize("settings", [{}, SIZED], ids=["plain", "sized"])
 @pytest.mark.parametrize("producers", [2, 4, 16])
-async def test_who_has_waited_once_does_not_wait_with_each_item(producers: int) -> None:
+async def test_who_has_waited_once_does_not_wait_with_each_item(
+    producers: int, settings: dict[str, Any]
+) -> None:
     """Full batches: the first one to run goes on without a line."""
     handler = RecordingHandler[tuple[int, int]]()
 
@@ -65,7 +72,9 @@ async def test_who_has_waited_once_does_not_wait_with_each_item(producers: int) 
         for number in range(1000 // producers):
             assert await queue.produce((producer, number))
 
-    config = BatchQueueConfig[tuple[int, int]](buffer_size=100, consumer=handler)
+    config = BatchQueueConfig[tuple[int, int]](
+        buffer_size=100, consumer=handler, **settings
+    )
     async with BatchQueue("q", config) as queue:
         await asyncio.gather(*map(produce, range(producers)))
     batches = [len(batch) for batch in handler.batches]
@@ -75,9 +84,12 @@ async def test_who_has_waited_once_does_not_wait_with_each_item(producers: int) 
         assert own == sorted(own)
 
 
-async def test_nor_do_hundreds_of_producers_for_all_of_whom_there_is_room() -> None:
+@pytest.mark.parametrize("producers", [500, 3000])
+async def test_nor_do_many_producers_for_all_of_whom_there_is_room(
+    producers: int,
+) -> None:
     """As the requests of a web service: each waits once per batch, not per item."""
-    producers, items, room = 500, 20, 1000
+    items, room = 20, 2 * producers
     joined = 0
 
     def join(line: WaitingLine, waiter: Waiter) -> None:
@@ -99,7 +111,7 @@ async def test_nor_do_hundreds_of_producers_for_all_of_whom_there_is_room() -> N
 
 
 async def test_a_long_line_is_served_in_its_order() -> None:
-    size = MOST_UNAWARE + 10
+    size = 1000
     async with stalled_queue(buffer_size=size) as stalled:
         first = size + 1
         for item in range(first, first + 2 * size):
@@ -117,7 +129,18 @@ async def test_a_long_line_is_served_in_its_order() -> None:
     assert len(accepted) >= 2 * size - len(victims)
 
 
-async def test_cancelled_before_it_runs_it_has_not_accepted() -> None:
+@pytest.mark.parametrize(
+    "sizes, sum_of_sizes",
+    [
+        ({}, None),
+        ({"size_of": lambda item: item, "buffer_bytes": 100}, 3 + 4),
+        ({"size_of": lambda item: item / 4, "max_batch_bytes": 5}, 7 / 4),
+    ],
+    ids=["plain", "buffer_bytes", "fractions"],
+)
+async def test_cancelled_before_it_runs_it_has_not_accepted(
+    sizes: dict[str, Any], sum_of_sizes: float | None
+) -> None:
     """By the handler to which the take gives its items, which made the room."""
     gate = asyncio.Event()
     seen: list[tuple[int, int]] = []
@@ -127,6 +150,7 @@ async def test_cancelled_before_it_runs_it_has_not_accepted() -> None:
             await gate.wait()
         if batch == [1, 2]:
             seen.append((queue.stats().accepted, queue.stats().waiting))
+            assert queue.stats().waiting_bytes == sum_of_sizes
             waiting[0].cancel()
             waiting[2].cancel()
             await turns(3)
@@ -135,7 +159,9 @@ async def test_cancelled_before_it_runs_it_has_not_accepted() -> None:
         received.extend(batch)
 
     received: list[int] = []
-    config = BatchQueueConfig[int](buffer_size=2, consumer=consume, audit=True)
+    config = BatchQueueConfig[int](
+        buffer_size=2, consumer=consume, audit=not sizes, **sizes
+    )
     async with BatchQueue("q", config) as queue:
         assert await queue.produce(0)
         await turns(3)
@@ -149,6 +175,7 @@ async def test_cancelled_before_it_runs_it_has_not_accepted() -> None:
     assert received == [0, 1, 2, 4, 6, 7]
     check_settled(queue)
     assert queue.stats().unaccounted == 0
+    assert not queue.stats().waiting_bytes
 
 
 async def test_cancelled_before_it_runs_produce_many_tells_what_is_in() -> None:
@@ -241,6 +268,28 @@ async def test_what_is_taken_back_may_stand_before_others() -> None:
     third.on_cancelled()
     assert partition.items == [7, 8], "it knows, so it stays"
     assert partition.pausing is None
+
+
+async def test_items_taken_back_in_any_order_leave_all_others() -> None:
+    random = Random(1)
+    for _ in range(200):
+        count = random.randrange(2, 12)
+        partition = full(*range(count))
+        line = in_line(partition, *((item,) for item in range(count + 3)))
+        partition.take(None)
+        left, behind = [*range(count)], [*range(count, count + 3)]
+        for item in random.sample(left, count):
+            if random.random() < 0.5:
+                line[item].acknowledge()
+                continue
+            line[item].on_cancelled()
+            left.remove(item)
+            if random.random() < 0.5:
+                # Who comes next is placed behind all of them.
+                leave(partition, line[item])
+                room = count - len(left)
+                left, behind = left + behind[:room], behind[room:]
+            assert partition.items == left
 
 
 @pytest.mark.parametrize("kind", [Partition, AuditedPartition])

@@ -5,6 +5,7 @@ handlers and `on_error` get, they say themselves. Nothing is asked of the engine
 `stats()` does not say, but which items wait.
 """
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -89,8 +90,11 @@ class Ledger:
                 self.arrived[index].remove(item)
                 del self.place[item.number]
         first = partition.accounts.taken_out
-        places = (partition.line.unaware or {}).values()
-        self._unaware[index] = [waiting[place - first] for place in places]
+        line = partition.line
+        self._unaware[index] = [
+            waiting[place - first - bisect(line.withdrawn, place)]
+            for place in (line.unaware or {}).values()
+        ]
 
     def _arrive(self, index: int, item: Item) -> None:
         assert item.number not in self.place, f"A1: {item} was accepted twice"

@@ -152,8 +152,7 @@ class DrainTask(Generic[T]):
                 waiting = None
             # Not `max`, which takes as long as a call does: here it is one per batch.
             started = now = clock if (clock := self._clock()) > now else now
-            if waiting is None:
-                waiting = self._waiting_now()
+            waiting = self._waiting_now() if waiting is None else waiting
             self.is_in_cycle = True
             try:
                 found, items = yield from self._cycle(waiting, now)
@@ -166,11 +165,9 @@ class DrainTask(Generic[T]):
                 self._gathering.delivered(items, started)
             # Producers that wait for room need a turn of the loop. The cycle of a lone
             # item ends in a nap, which is a turn, too.
-            waiting = self._waiting_now() if items <= 1 else None
-            began_turn = False
+            waiting, began_turn = (self._waiting_now() if items <= 1 else None), False
             if waiting is None or (found and waiting):
-                if self._turn.is_shared:  # Spares a call.
-                    self._turn.note_yield()
+                self._turn.note_yield()
                 self.nap.is_over_next_turn = True
                 yield
                 began_turn = self._turn.note_resume()
@@ -319,8 +316,7 @@ class DrainTask(Generic[T]):
         if called is not None:
             yield from self._call_hooks(called, now)
         # Not `max`, which is a call more.
-        if (seconds := self._clock() - now) > 0.0:
-            self.busy += seconds
+        self.busy += seconds if (seconds := self._clock() - now) > 0.0 else 0.0
         return found, items
 
     async def _call_hooks(self, called: set[Registration | None], now: float) -> None:

@@ -145,8 +145,10 @@ class ByteBudget:
         self._places: dict[int, int] = {}
         # Whether an item did not fit since the last take, and whether all drain tasks
         # know that: nothing may linger then.
-        self.is_short = False
-        self._is_short_known = False
+        self.is_short = self._is_short_known = False
+        # Whether room is given out that others made: the cycle that did may be about to
+        # take here, so producers on the loop place their own.
+        self.is_serving = False
         # Partitions whose producers were served, and whose owners have to be told.
         self._served: dict[SizedPartition[Any], None] = {}
         # Handlers' waits: at each change they look whether room can still be made.
@@ -250,20 +252,19 @@ class ByteBudget:
     def serve(self) -> None:
         """Serve waiting producers after a change, as far as the room goes."""
         while (first := self.first) is not None:
-            number = first.lacks_room
+            number, self.is_serving = first.lacks_room, True
             try:
                 first.serve_line()
             finally:
+                self.is_serving = False
                 # Producers on threads have their items placed by it. Noted after that:
                 # the loop may tell the owner meanwhile, which would look too early.
                 self._served[first] = None
             if first.lacks_room == number:
                 break
         if self.waits_to_check:
-            # Of the waits of one handler call in one line only the last one need look:
-            # it is served last.
-            once = {each.place: each for each in self.waits_to_check}
-            for each in once.values():
+            # Of one call's waits in one line the last one looks, which is served last.
+            for each in {each.place: each for each in self.waits_to_check}.values():
                 each.look_again()
 
     def tell_owners(self) -> None:

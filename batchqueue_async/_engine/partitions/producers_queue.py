@@ -33,6 +33,12 @@ class ProducersQueue(asyncio.Queue[T]):
     serves_on_loop = True
     """Whether items of producers that wait on the loop are placed for them."""
 
+    has_sizes = False
+    """Whether it is a `SizedPartition`, whose items count by their sizes, too."""
+
+    is_served_late = False
+    """Whether room is given out now that others made: see `ByteBudget.is_serving`."""
+
     is_told_once = False
     """Whether its owner is told of few items, and `accept_at_once` takes the others."""
 

@@ -55,9 +55,7 @@ class SizedPartition(ToldOncePartition[T]):
     )
 
     line: SizedLine
-    # Placed items cannot be taken back, since they are counted elsewhere, too. So
-    # producers place their own.
-    serves_on_loop = False
+    has_sizes = True
 
     def __init__(self, budget: ByteBudget, *args: Any) -> None:  # noqa: ANN401 - the base's
         self.budget = budget
@@ -79,6 +77,10 @@ class SizedPartition(ToldOncePartition[T]):
         """The number of its next producer, if that lacks nothing but room."""
         has_slots = len(self.items) + self.line.reserved < self._maxsize
         return self.line.next_number if has_slots and not self.is_closed else None
+
+    @property
+    def is_served_late(self) -> bool:  # type: ignore[override]
+        return self.budget.is_serving
 
     def is_due(self, coming: int = 0) -> bool:
         if super().is_due(coming) or self.budget.is_short:
@@ -236,6 +238,11 @@ class SizedPartition(ToldOncePartition[T]):
                 budget.serve()
         finally:
             budget.tell_owners()
+
+    def sizes_without(self, index: int) -> tuple[Exact, Exact]:
+        """Return what would wait here, and in all, without the item at `index`."""
+        size = self.sizes[index]
+        return self.waiting_size - size, self.budget.waiting - size
 
     def abandon(self) -> None:
         super().abandon()

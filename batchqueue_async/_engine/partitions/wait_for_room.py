@@ -14,9 +14,10 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect
 from collections.abc import Callable, Generator, Sequence
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.give_way import put_after_giving_way
 from batchqueue_async._engine.partitions.pausing import Pause
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
-
-MOST_UNAWARE: Final = 1024
-"""Unaware producers per partition at most; later ones place their items themselves. To
-take an item back means to look at all others: without a bound that is quadratic. While
-later ones do so the line is not empty, so whoever has run must join it again: with more
-producers than this each item waits, whatever room there is."""
 
 
 class Tally:
@@ -94,13 +89,15 @@ def put_one_in_turn(
             if put_after_giving_way(partition, waiter):
                 return True
         elif line.unserved and not (
-            partition.is_open_to_threads or (owner and owner.listens)
+            partition.has_sizes
+            or partition.is_open_to_threads
+            or (owner and owner.listens)
         ):
             # There is no room, and the owner was told by the first producer in the
             # line.
             line.join(waiter)
         else:
-            partition.wait_in_line(waiter)
+            partition.wait_in_line(waiter, chunk)
             partition.notify()
         # It falls asleep before it looks: a close before the look is seen, a later one
         # wakes the producer.
@@ -181,30 +178,28 @@ class ServedWaiter(LoopWaiter):
 
     def hand_over(self) -> Sequence[Any]:
         chunk, partition = self.chunk, self._partition
-        if not self.is_on_loop():
-            # From another thread an item could come between a drain task's look and its
-            # take.
+        if partition.is_served_late or not self.is_on_loop():
+            # From another thread, for instance, an item could come between a drain
+            # task's look and its take.
             return ()
         if self.is_single:
-            position = partition.accounts.taken_out + len(partition.items)
-            return chunk if self._note_unaware(partition, position) else ()
+            self._note_unaware(partition)
+            return chunk
         first = len(chunk) - self.wants
         return chunk[first : first + self.granted]
 
-    def _note_unaware(self, partition: Partition[Any], position: int) -> bool:
-        """Note that the item at `position` may be taken back; False if too many may."""
+    def _note_unaware(self, partition: Partition[Any]) -> None:
+        """Note that its item, which comes next, may be taken back."""
         line, pausing = partition.line, partition.pausing or Pause()
+        position = partition.accounts.taken_out + len(partition.items)
         if line.unaware is None:
             # No call in between, after which a signal handler might raise: the
             # partition is paused if, and only if, somebody is unaware.
             pausing.holders[line] = None
             partition.pausing = pausing
-            line.unaware = {self: position}
-        elif len(line.unaware) < MOST_UNAWARE:
-            line.unaware[self] = position
+            line.unaware, line.withdrawn = {self: position}, []
         else:
-            return False
-        return True
+            line.unaware[self] = position + len(line.withdrawn)
 
     def call_soon(self, callback: Callable[[Any], None], argument: object) -> None:
         """Have this called in the next turn of its loop."""
@@ -235,42 +230,31 @@ class ServedWaiter(LoopWaiter):
 
 
 def place_singles(partition: Partition[Any], room: int) -> int:
-    """Place the items of producers at the line's head that bring one each.
+    """Place items of producers on the loop at the line's head that bring one each.
 
-    As `reserve` and `filled` do it for all, for a fraction of the price.
+    As `reserve` and `filled` do it for all, for a fraction of the price: one callback
+    resumes them.
 
     Returns:
         How many were placed.
     """
-    line, left = partition.line, room
-    if not partition.items:
-        partition.filled_at = partition.clock()
-    while left and (head := line.head) is not None and head.wants == 1:
-        if head.is_single:
-            placed = _place_singles_of_loop(partition, left)
-        else:
-            placed = line.place_singles_of_threads(partition, left)
-        if not placed:
-            break
-        left -= placed
-    return room - left
-
-
-def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
-    """Place items of producers that wait on the loop: one callback resumes them."""
     line = partition.line
     items: Any = partition.items
     # A `ServedWaiter`, as long as it is single.
     head: Any = line.head
     waiter = head
+    if room <= 0 or partition.has_sizes or not head.is_single:
+        return 0
     if line.unaware is not None or not head.is_on_loop():
         # Producers of an earlier round have not run yet; or this is another thread,
         # from which an item could come between a drain task's look and its take.
         return 0
+    if not items:
+        partition.filled_at = partition.clock()
     unaware: dict[ServedWaiter, int] = {}
     coming: list[Any] = []
     position = first = partition.accounts.taken_out + len(items)
-    end = first + min(room, MOST_UNAWARE)
+    end = first + room
     while position < end and waiter is not None and waiter.is_single:
         unaware[waiter] = position
         coming += waiter.chunk
@@ -283,7 +267,7 @@ def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
     # paused if, and only if, somebody is unaware.
     items += coming
     pausing.holders[line] = None
-    partition.pausing, line.unaware = pausing, unaware
+    partition.pausing, line.unaware, line.withdrawn = pausing, unaware, []
     if waiter is not None:
         waiter.ahead = head.ahead
     line.head = line.unserved = waiter
@@ -319,25 +303,30 @@ def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
         line, pausing = partition.line, partition.pausing
         unaware = line.unaware
         if unaware is not None and waiter in unaware:
-            position = unaware[waiter]
-            others = {
-                other: its - (its > position)
-                for other, its in unaware.items()
-                if other is not waiter
-            }
-            if not others:
+            if is_last := len(unaware) == 1:
                 _tell_of_the_last(partition)
-            index = position - partition.accounts.taken_out
+            own, withdrawn = [unaware[waiter]], line.withdrawn
+            at = bisect(withdrawn, own[0])
+            index = (position := own[0] - at) - partition.accounts.taken_out
             prefix, entered = partition.uniform_prefix, partition.entered
             watchers = partition.accounts.without(position)
+            # A `SizedPartition`, if what waits afterwards has a size.
+            sized: Any = partition
+            waits = sized.sizes_without(index) if partition.has_sizes else None
             # No call from here on: all of it is done, or nothing.
             del partition.items[index]
+            if waits is not None:
+                del sized.sizes[index]
+                sized.waiting_size, sized.budget.waiting = waits
             partition.uniform_prefix = prefix - (index < prefix)
             partition.accounts.watchers = watchers
             if entered is not None:
                 partition.entered = entered - 1
-            line.unaware = others or None
-            if pausing is not None and not others:
+            withdrawn[at:at] = own
+            del unaware[waiter]
+            if is_last:
+                line.unaware = None
+            if pausing is not None and is_last:
                 del pausing.holders[line]
                 if not pausing.holders:
                     partition.pausing = None

@@ -132,7 +132,15 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = ("giving_way", "head", "reserved", "spare", "unaware", "unserved")
+    __slots__ = (
+        "giving_way",
+        "head",
+        "reserved",
+        "spare",
+        "unaware",
+        "unserved",
+        "withdrawn",
+    )
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
@@ -140,8 +148,11 @@ class WaitingLine:
         # what they want.
         self.unserved: Waiter | None = None
         self.reserved = 0
-        # Producers that have not run since their item was placed, with its position.
+        # Producers that have not run since their item was placed, with its position
+        # then; and, set with it, such positions whose items were taken back since, in
+        # order. To correct all others then is quadratic where all are cancelled.
         self.unaware: dict[ServedWaiter, int] | None = None
+        self.withdrawn: list[int]
         # A producer that is ahead of all and will be back in the loop's next turn; the
         # line is empty until somebody joins it, who puts that one first.
         self.giving_way: ServedWaiter | None = None
@@ -177,32 +188,6 @@ class WaitingLine:
             head.ahead = waiter
         if self.unserved is None:
             self.unserved = waiter
-
-    def place_singles_of_threads(self, partition: Partition[Any], room: int) -> int:
-        """Place single items of producers at the head that wait on other threads.
-
-        Returns:
-            How many were placed.
-        """
-        items: Any = partition.items
-        left = room
-        while left and (waiter := self.head) is not None and waiter.wants == 1:
-            if waiter.is_single or not waiter.hands_over:
-                break
-            # First: a needless wake-up is harmless, a placed item without one is not.
-            waiter.wake()
-            if not (chunk := waiter.hand_over()):
-                break
-            # No call from here on, after which a signal handler might raise.
-            items += chunk
-            waiter.accepted += 1
-            waiter.wants = 0
-            self.head = self.unserved = behind = waiter.behind
-            if behind is not None:
-                behind.ahead = waiter.ahead
-            waiter.line = waiter.ahead = waiter.behind = None
-            left -= 1
-        return room - left
 
     def reserve(self, free: int) -> None:
         """Give `free` slots that nobody holds to the waiters, in order."""
