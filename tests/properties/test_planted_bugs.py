@@ -95,10 +95,11 @@ OF_THE_LINE = {
     "cancelled waiter tells nobody",
     "late comers overtake",
     "new head is not woken",
+    "next one is not woken",
     "LIFO instead of FIFO",
 }
 """Of producers that place their items themselves, as those of handlers do, and all
-where sizes count: nobody else stands in line while there is room."""
+where each key has its buffer: nobody else stands in line while there is room."""
 
 FOUND_BY_SCHEDULES_ALONE = {"new head is not woken"}
 """In `test_shuffled_schedules.py`; it takes three wake-ups in an unusual order."""

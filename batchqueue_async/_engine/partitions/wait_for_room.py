@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._engine.partitions.give_way import put_after_giving_way
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
+from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
@@ -108,12 +109,14 @@ def put_one_in_turn(
         if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
             leave(partition, waiter)
-    except BaseException:
+    except BaseException as error:
         try:
             _give_up(partition, waiter)
         finally:
             # Again: a call that was struck has either done nothing, or all.
             _give_up(partition, waiter)
+        # It may have placed its item itself, and was struck after that.
+        with_accepted(error, waiter.accepted)
         raise
     return waiter.accepted == 1
 
