@@ -90,9 +90,7 @@ def put_one_in_turn(
             if put_after_giving_way(partition, waiter):
                 return True
         elif line.unserved and not (
-            partition.has_sizes
-            or partition.is_open_to_threads
-            or (owner and owner.listens)
+            partition.is_open_to_threads or (owner and owner.listens)
         ):
             # There is no room, and the owner was told by the first producer in the
             # line.
@@ -105,10 +103,13 @@ def put_one_in_turn(
         if not (waiter.fall_asleep().is_woken or partition.is_closed):
             yield waiter
             waiter.is_woken = False
-        # If this is struck the item is withdrawn; and no call follows it.
+            # If this is struck the item is withdrawn; and no call follows it.
+            if waiter.acknowledge():
+                # The rest of it is as it was made.
+                waiter.wants, waiter.accepted, line.spare = 1, 0, waiter
+                return True
         if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
-            leave(partition, waiter)
     except BaseException as error:
         try:
             _give_up(partition, waiter)
@@ -141,6 +142,7 @@ def _wait(
         # withdrawn; and no call follows it.
         if waiter.acknowledge() or not waiter.wants:
             return
+    leave(partition, waiter)
 
 
 def _give_up(partition: Partition[Any], waiter: ServedWaiter) -> None:
@@ -222,6 +224,7 @@ class ServedWaiter(LoopWaiter):
             return False
         self.line = self.ahead = self.behind = None
         self.wants, self.accepted = 0, 1
+        self.chunk, self._context = (), None
         if len(unaware) > 1:
             del unaware[self]
         else:

@@ -156,7 +156,7 @@ class WaitingLine:
         # A producer that is ahead of all and will be back in the loop's next turn; the
         # line is empty until somebody joins it, who puts that one first.
         self.giving_way: ServedWaiter | None = None
-        # One that gave way and was never in the line: the next producer gets it.
+        # One whose item is in, and who knows: the next producer gets it.
         self.spare: ServedWaiter | None = None
 
     def __iter__(self) -> Iterator[Waiter]:
