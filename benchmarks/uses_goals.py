@@ -6,6 +6,7 @@ from benchmarks import (
     bridge_cpu,
     bridge_uses,
     busy_machine,
+    crowd,
     importing,
     in_loop,
     lone_items,
@@ -51,6 +52,15 @@ def _lone(way: str, limit: float) -> Goal:
 
 def _room(row: str) -> Callable[[Tables], float]:
     return lambda tables: tables["room"].value(row, "we are")
+
+
+def _crowd(places: int) -> Callable[[Tables], float]:
+    return lambda tables: tables["crowd"].value(crowd.queue_row(places), "we are")
+
+
+def _all_wait(tables: Tables) -> str:
+    ratio = _crowd(crowd.ROOMS[1])(tables)
+    return f"room for {crowd.ROOMS[1]:,}, so that all wait: {ratio:.2f} x"
 
 
 def _other_rooms(tables: Tables) -> str:
@@ -117,6 +127,13 @@ GOALS = [
         "times",
         _room(room.queue_row(1)),
         also=_other_rooms,
+    ),
+    Goal(
+        f"{crowd.PRODUCERS:,} producers, default buffer, beside asyncio.Queue",
+        1.0,
+        "times",
+        _crowd(crowd.DEFAULT),
+        also=_all_wait,
     ),
     Goal(
         "the original's skew, rebalanced: max/min load of drain tasks",

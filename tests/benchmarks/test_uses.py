@@ -8,6 +8,7 @@ import pytest
 from benchmarks import (
     bridge_cpu,
     bridge_uses,
+    crowd,
     importing,
     lone_items,
     room,
@@ -35,6 +36,7 @@ MEASURED: dict[str, Callable[[Turns], Table]] = {
     ),
     "CPU per item from a thread": lambda it: bridge_cpu.table(LOOP, SKETCH, it),
     "waiting for room": lambda it: room.table(LOOP, SKETCH, it),
+    f"{crowd.PRODUCERS:,} producers": lambda it: crowd.table(LOOP, SKETCH, it),
     "import": lambda it: importing.table(SKETCH, it),
 }
 
