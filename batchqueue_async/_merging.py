@@ -2,13 +2,16 @@
 
 Invariant: a batch is merged in one step, as the last thing that `consume` does. So one
 that fails, or whose call is cancelled, was not merged, and a retry doubles nothing.
+Queues of several loops may share it, so that this step is taken under a lock.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Hashable
+from threading import RLock
 from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.draining.partial_failure import require_within
@@ -62,7 +65,8 @@ class Merging(Generic[T]):
     Register it for one type, or for several whose keys differ. Several drain tasks may
     enter it at once. Then `then`, too, may be called before it has returned, and of one
     key the older item be handed on after the newer one. Where only the latest counts,
-    have one drain task.
+    have one drain task. Queues of several loops may share it, too: nothing is lost, and
+    a `then` that is a function is called on each of these loops.
 
     Args:
         key: Of an item; items with equal keys are merged.
@@ -111,6 +115,7 @@ class Merging(Generic[T]):
         # Until when `then` has asked not to be tried, not even to make room.
         self._asked_until = 0.0
         self._is_failing = False
+        self._own = _OwnLock()
 
     @property
     def held(self) -> int:
@@ -173,6 +178,14 @@ class Merging(Generic[T]):
         return now >= max(self._since + after, self._try_at)
 
     def _take_up(self, batch: list[T]) -> None:
+        with self._own.lock:
+            merged = self._merged(batch)
+            if not self._held:
+                self._since = asyncio.get_running_loop().time()
+            # Last, so that after an error nothing of the batch is merged.
+            self._held.update(merged)
+
+    def _merged(self, batch: list[T]) -> dict[Hashable, T]:
         held, key_of, merge = self._held, self._key, self._merge
         merged: dict[Hashable, T] = {}
         for item in batch:
@@ -187,15 +200,13 @@ class Merging(Generic[T]):
             merged[key] = both = merge(older, item)
             if both is None:
                 _refuse_none(older, item)
-        if not held:
-            self._since = asyncio.get_running_loop().time()
-        # Last, so that after an error nothing of the batch is merged.
-        held.update(merged)
+        return merged
 
     async def _hand_on(self) -> None:
         # Other drain tasks may merge meanwhile.
-        handed, self._held = self._held, {}
-        since, pause = self._since, _PAUSE
+        with self._own.lock:
+            handed, self._held = self._held, {}
+            since, pause = self._since, _PAUSE
         try:
             await self._give(handed)
             self._is_failing, self._try_at, self._asked_until = False, 0.0, 0.0
@@ -206,7 +217,8 @@ class Merging(Generic[T]):
             raise
         finally:
             if handed:
-                self._keep(handed, since, pause)
+                with self._own.lock:
+                    self._keep(handed, since, pause)
 
     async def _give(self, handed: dict[Hashable, T]) -> None:
         """Hand on these items, and remove from them what was handed on."""
@@ -268,6 +280,22 @@ class Merging(Generic[T]):
                 exc_info=error,
                 items=self.held,
             )
+
+
+class _OwnLock:
+    """A lock that a copy, and a forked child, has anew: nobody would free it there."""
+
+    def __init__(self) -> None:
+        self._lock, self._process = RLock(), os.getpid()
+
+    def __reduce__(self) -> tuple[type[_OwnLock], tuple[()]]:
+        return _OwnLock, ()
+
+    @property
+    def lock(self) -> RLock:
+        if self._process != os.getpid():
+            self._lock, self._process = RLock(), os.getpid()
+        return self._lock
 
 
 def _leave_failed(handed: dict[Hashable, T], answer: PartialFailure) -> bool:
