@@ -28,6 +28,7 @@ from batchqueue_async._policies.retry import (
     pause_asked_for,
 )
 from batchqueue_async._results import await_returned, is_generated, require_done
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import (
     refuse,
     require_int,
@@ -38,6 +39,8 @@ Then: TypeAlias = BatchQueue[T] | Callable[[list[T]], Awaitable[object] | object
 
 # Seconds after which a `then` that raised is called again, at least.
 _PAUSE = 1.0
+# Between two looks at what another queue hands on, perhaps on another loop.
+_LOOK = 0.01
 
 
 class Merging(Generic[T]):
@@ -65,8 +68,11 @@ class Merging(Generic[T]):
     Register it for one type, or for several whose keys differ. Several drain tasks may
     enter it at once. Then `then`, too, may be called before it has returned, and of one
     key the older item be handed on after the newer one. Where only the latest counts,
-    have one drain task. Queues of several loops may share it, too: nothing is lost, and
-    a `then` that is a function is called on each of these loops.
+    have one drain task.
+
+    Queues may share it, also those of several loops. A flush, or the end, of one waits
+    for what another one hands on. A `then` that is a function is called on each of the
+    loops.
 
     Args:
         key: Of an item; items with equal keys are merged.
@@ -115,7 +121,7 @@ class Merging(Generic[T]):
         # Until when `then` has asked not to be tried, not even to make room.
         self._asked_until = 0.0
         self._is_failing = False
-        self._own = _OwnLock()
+        self._sharing = _Sharing()
 
     @property
     def held(self) -> int:
@@ -153,12 +159,12 @@ class Merging(Generic[T]):
 
     async def on_flush(self) -> None:
         """Hand on all."""
-        await self._hand_on()
+        await self._hand_on_all()
 
     async def on_close(self) -> None:
         """Hand on all; what `then` refuses is lost."""
         try:
-            await self._hand_on()
+            await self._hand_on_all()
         except BaseException:
             logger.error(
                 "%d merged items were not handed on: they are lost",
@@ -178,7 +184,7 @@ class Merging(Generic[T]):
         return now >= max(self._since + after, self._try_at)
 
     def _take_up(self, batch: list[T]) -> None:
-        with self._own.lock:
+        with self._sharing.lock:
             merged = self._merged(batch)
             if not self._held:
                 self._since = asyncio.get_running_loop().time()
@@ -202,23 +208,42 @@ class Merging(Generic[T]):
                 _refuse_none(older, item)
         return merged
 
-    async def _hand_on(self) -> None:
+    async def _hand_on_all(self) -> None:
+        """Hand on all, and wait for those who had taken some of it before.
+
+        Several queues may share this one, and each of them is promised a receipt.
+        """
+        others = await self._hand_on()
+        for other in others:
+            while other.is_under_way:
+                await sleep(_LOOK)
+        if any(other.has_ended and other.has_failed for other in others):
+            await self._hand_on_all()
+
+    async def _hand_on(self) -> list[_HandingOn]:
+        """Hand on what is held; returns who was handing on something else by then."""
+        this, pause = _HandingOn(), _PAUSE
         # Other drain tasks may merge meanwhile.
-        with self._own.lock:
+        with self._sharing.lock:
             handed, self._held = self._held, {}
-            since, pause = self._since, _PAUSE
+            since, others = self._since, [*self._sharing.handing_on]
+            self._sharing.handing_on.add(this)
         try:
             await self._give(handed)
             self._is_failing, self._try_at, self._asked_until = False, 0.0, 0.0
+            this.has_failed = False
         except Exception as error:
             asked = pause_asked_for(checked_answer(error))
             self._asked_until = asyncio.get_running_loop().time() + asked
             pause = max(pause, asked)
             raise
         finally:
-            if handed:
-                with self._own.lock:
-                    self._keep(handed, since, pause)
+            with self._sharing.lock:
+                this.has_ended = True
+                self._sharing.handing_on.discard(this)
+                if handed:
+                    self._keep(handed, since, this.loop.time() + pause)
+        return others
 
     async def _give(self, handed: dict[Hashable, T]) -> None:
         """Hand on these items, and remove from them what was handed on."""
@@ -248,10 +273,9 @@ class Merging(Generic[T]):
         else:
             require_done(result)
 
-    def _keep(self, rest: dict[Hashable, T], since: float, pause: float) -> None:
+    def _keep(self, rest: dict[Hashable, T], since: float, try_at: float) -> None:
         """Hold what was not handed on, in front of what has come since."""
-        self._since = since
-        self._try_at = asyncio.get_running_loop().time() + pause
+        self._since, self._try_at = since, try_at
         newer, self._held = self._held, rest
         failed: Exception | None = None
         for key, item in newer.items():
@@ -282,19 +306,36 @@ class Merging(Generic[T]):
             )
 
 
-class _OwnLock:
-    """A lock that a copy, and a forked child, has anew: nobody would free it there."""
+class _HandingOn:
+    """A queue's call that hands on, for the others that share the handler."""
 
     def __init__(self) -> None:
-        self._lock, self._process = RLock(), os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self.has_ended = False
+        self.has_failed = True
 
-    def __reduce__(self) -> tuple[type[_OwnLock], tuple[()]]:
-        return _OwnLock, ()
+    @property
+    def is_under_way(self) -> bool:
+        return not self.has_ended and self.loop.is_running()
+
+
+class _Sharing:
+    """What queues that share a handler need: a lock, and who hands something on.
+
+    A copy, and a forked child, begin anew: there nobody would free, or end, these.
+    """
+
+    def __init__(self) -> None:
+        self._process, self._lock = os.getpid(), RLock()
+        self.handing_on: set[_HandingOn] = set()
+
+    def __reduce__(self) -> tuple[type[_Sharing], tuple[()]]:
+        return _Sharing, ()
 
     @property
     def lock(self) -> RLock:
         if self._process != os.getpid():
-            self._lock, self._process = RLock(), os.getpid()
+            _Sharing.__init__(self)
         return self._lock
 
 
