@@ -72,7 +72,7 @@ class Merging(Generic[T]):
 
     Queues may share it, also those of several loops. A flush, or the end, of one waits
     for what another one hands on. A `then` that is a function is called on each of the
-    loops.
+    loops. In a forked child, and as a copy, it begins with nothing held.
 
     Args:
         key: Of an item; items with equal keys are merged.
@@ -115,6 +115,9 @@ class Merging(Generic[T]):
         self._then = then
         self._every = every
         self._at_most = at_most
+        self._hold_nothing()
+
+    def _hold_nothing(self) -> None:
         self._held: dict[Hashable, T] = {}
         # In loop time: when the oldest held item came, and when `then` may be tried.
         self._since = self._try_at = 0.0
@@ -123,13 +126,19 @@ class Merging(Generic[T]):
         self._is_failing = False
         self._sharing = _Sharing()
 
+    def __getstate__(self) -> dict[str, object]:
+        """Of a copy, as in a process of Spark's: what is held is not in two places."""
+        return {**vars(self), "_held": {}, "_sharing": _Sharing()}
+
     @property
     def held(self) -> int:
         """How many merged items wait to be handed on."""
+        self._leave_to_parent()
         return len(self._held)
 
     async def consume(self, batch: list[T]) -> None:
         """Hand on what is due, then merge the batch."""
+        self._leave_to_parent()
         if self._is_full:
             await self._make_room()
         elif self._every is not None and self._is_due(self._every):
@@ -172,6 +181,11 @@ class Merging(Generic[T]):
                 items=self.held,
             )
             raise
+
+    def _leave_to_parent(self) -> None:
+        """Begin anew in a forked child: the parent hands on what it has merged."""
+        if self._sharing.process != os.getpid():
+            self._hold_nothing()
 
     @property
     def _is_full(self) -> bool:
@@ -222,6 +236,7 @@ class Merging(Generic[T]):
 
     async def _hand_on(self) -> list[_HandingOn]:
         """Hand on what is held; returns who was handing on something else by then."""
+        self._leave_to_parent()
         this, pause = _HandingOn(), _PAUSE
         # Other drain tasks may merge meanwhile.
         with self._sharing.lock:
@@ -326,17 +341,11 @@ class _Sharing:
     """
 
     def __init__(self) -> None:
-        self._process, self._lock = os.getpid(), RLock()
+        self.process, self.lock = os.getpid(), RLock()
         self.handing_on: set[_HandingOn] = set()
 
     def __reduce__(self) -> tuple[type[_Sharing], tuple[()]]:
         return _Sharing, ()
-
-    @property
-    def lock(self) -> RLock:
-        if self._process != os.getpid():
-            _Sharing.__init__(self)
-        return self._lock
 
 
 def _leave_failed(handed: dict[Hashable, T], answer: PartialFailure) -> bool:

@@ -1,45 +1,14 @@
 """A `Merging` that queues of two loops share: nothing that it was given is lost."""
 
-import pickle
-import sys
 import time
 from collections import Counter
 from operator import itemgetter
 from threading import Event
 
-import pytest
-
 from batchqueue_async import BatchQueueConfig, LoopThread, Merging
 from tests.bridge.background import wait_until
-from tests.bridge.programs import Program
 
 Count = tuple[str, int]
-
-FORK = """
-is_inside, may_leave = threading.Event(), threading.Event()
-
-def merge(old, new):
-    is_inside.set()
-    may_leave.wait()
-    return old + new
-
-async def consume(numbers):
-    await hits.consume(numbers)
-
-hits = Merging(key=int.bit_length, merge=merge, then=print)
-# A loop of the program's own does not rest during a fork.
-thread = threading.Thread(target=asyncio.run, args=(consume([1, 1]),))
-thread.start()
-is_inside.wait()
-pid = os.fork()
-if not pid:
-    signal.alarm(10)  # It would wait for ever.
-    asyncio.run(consume([2]))
-    os._exit(0)
-may_leave.set()
-thread.join()
-assert os.waitpid(pid, 0)[1] == 0
-"""
 
 
 def summed(old: Count, new: Count) -> Count:
@@ -78,15 +47,3 @@ def test_another_loop_hands_on_while_a_batch_is_merged() -> None:
         second.flush(timeout=10)
         first.flush(timeout=10)
     assert totals == {"/": 2, "/about": 1}
-
-
-def test_it_can_be_sent_to_another_process() -> None:
-    """As Spark does with whatever a function refers to."""
-    hits = Merging[Count](key=itemgetter(0), merge=summed, then=print)
-    assert pickle.loads(pickle.dumps(hits)).held == 0
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-def test_a_child_that_is_forked_while_a_batch_is_merged() -> None:
-    ended = Program(FORK).end()
-    assert (ended.status, ended.log) == (0, "")
