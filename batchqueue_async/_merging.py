@@ -2,13 +2,16 @@
 
 Invariant: a batch is merged in one step, as the last thing that `consume` does. So one
 that fails, or whose call is cancelled, was not merged, and a retry doubles nothing.
+Queues of several loops may share it, so that this step is taken under a lock.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Hashable
+from threading import RLock
 from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.draining.partial_failure import require_within
@@ -25,6 +28,7 @@ from batchqueue_async._policies.retry import (
     pause_asked_for,
 )
 from batchqueue_async._results import await_returned, is_generated, require_done
+from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import (
     refuse,
     require_int,
@@ -35,6 +39,8 @@ Then: TypeAlias = BatchQueue[T] | Callable[[list[T]], Awaitable[object] | object
 
 # Seconds after which a `then` that raised is called again, at least.
 _PAUSE = 1.0
+# Between two looks at what another queue hands on, perhaps on another loop.
+_LOOK = 0.01
 
 
 class Merging(Generic[T]):
@@ -63,6 +69,10 @@ class Merging(Generic[T]):
     enter it at once. Then `then`, too, may be called before it has returned, and of one
     key the older item be handed on after the newer one. Where only the latest counts,
     have one drain task.
+
+    Queues may share it, also those of several loops. A flush, or the end, of one waits
+    for what another one hands on. A `then` that is a function is called on each of the
+    loops. In a forked child, and as a copy, it begins with nothing held.
 
     Args:
         key: Of an item; items with equal keys are merged.
@@ -105,20 +115,30 @@ class Merging(Generic[T]):
         self._then = then
         self._every = every
         self._at_most = at_most
+        self._hold_nothing()
+
+    def _hold_nothing(self) -> None:
         self._held: dict[Hashable, T] = {}
         # In loop time: when the oldest held item came, and when `then` may be tried.
         self._since = self._try_at = 0.0
         # Until when `then` has asked not to be tried, not even to make room.
         self._asked_until = 0.0
         self._is_failing = False
+        self._sharing = _Sharing()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Of a copy, as in a process of Spark's: what is held is not in two places."""
+        return {**vars(self), "_held": {}, "_sharing": _Sharing()}
 
     @property
     def held(self) -> int:
         """How many merged items wait to be handed on."""
+        self._leave_to_parent()
         return len(self._held)
 
     async def consume(self, batch: list[T]) -> None:
         """Hand on what is due, then merge the batch."""
+        self._leave_to_parent()
         if self._is_full:
             await self._make_room()
         elif self._every is not None and self._is_due(self._every):
@@ -148,12 +168,12 @@ class Merging(Generic[T]):
 
     async def on_flush(self) -> None:
         """Hand on all."""
-        await self._hand_on()
+        await self._hand_on_all()
 
     async def on_close(self) -> None:
         """Hand on all; what `then` refuses is lost."""
         try:
-            await self._hand_on()
+            await self._hand_on_all()
         except BaseException:
             logger.error(
                 "%d merged items were not handed on: they are lost",
@@ -161,6 +181,11 @@ class Merging(Generic[T]):
                 items=self.held,
             )
             raise
+
+    def _leave_to_parent(self) -> None:
+        """Begin anew in a forked child: the parent hands on what it has merged."""
+        if self._sharing.process != os.getpid():
+            self._hold_nothing()
 
     @property
     def _is_full(self) -> bool:
@@ -173,6 +198,14 @@ class Merging(Generic[T]):
         return now >= max(self._since + after, self._try_at)
 
     def _take_up(self, batch: list[T]) -> None:
+        with self._sharing.lock:
+            merged = self._merged(batch)
+            if not self._held:
+                self._since = asyncio.get_running_loop().time()
+            # Last, so that after an error nothing of the batch is merged.
+            self._held.update(merged)
+
+    def _merged(self, batch: list[T]) -> dict[Hashable, T]:
         held, key_of, merge = self._held, self._key, self._merge
         merged: dict[Hashable, T] = {}
         for item in batch:
@@ -187,26 +220,45 @@ class Merging(Generic[T]):
             merged[key] = both = merge(older, item)
             if both is None:
                 _refuse_none(older, item)
-        if not held:
-            self._since = asyncio.get_running_loop().time()
-        # Last, so that after an error nothing of the batch is merged.
-        held.update(merged)
+        return merged
 
-    async def _hand_on(self) -> None:
+    async def _hand_on_all(self) -> None:
+        """Hand on all, and wait for those who had taken some of it before.
+
+        Several queues may share this one, and each of them is promised a receipt.
+        """
+        others = await self._hand_on()
+        for other in others:
+            while other.is_under_way:
+                await sleep(_LOOK)
+        if any(other.has_ended and other.has_failed for other in others):
+            await self._hand_on_all()
+
+    async def _hand_on(self) -> list[_HandingOn]:
+        """Hand on what is held; returns who was handing on something else by then."""
+        self._leave_to_parent()
+        this, pause = _HandingOn(), _PAUSE
         # Other drain tasks may merge meanwhile.
-        handed, self._held = self._held, {}
-        since, pause = self._since, _PAUSE
+        with self._sharing.lock:
+            handed, self._held = self._held, {}
+            since, others = self._since, [*self._sharing.handing_on]
+            self._sharing.handing_on.add(this)
         try:
             await self._give(handed)
             self._is_failing, self._try_at, self._asked_until = False, 0.0, 0.0
+            this.has_failed = False
         except Exception as error:
             asked = pause_asked_for(checked_answer(error))
             self._asked_until = asyncio.get_running_loop().time() + asked
             pause = max(pause, asked)
             raise
         finally:
-            if handed:
-                self._keep(handed, since, pause)
+            with self._sharing.lock:
+                this.has_ended = True
+                self._sharing.handing_on.discard(this)
+                if handed:
+                    self._keep(handed, since, this.loop.time() + pause)
+        return others
 
     async def _give(self, handed: dict[Hashable, T]) -> None:
         """Hand on these items, and remove from them what was handed on."""
@@ -236,10 +288,9 @@ class Merging(Generic[T]):
         else:
             require_done(result)
 
-    def _keep(self, rest: dict[Hashable, T], since: float, pause: float) -> None:
+    def _keep(self, rest: dict[Hashable, T], since: float, try_at: float) -> None:
         """Hold what was not handed on, in front of what has come since."""
-        self._since = since
-        self._try_at = asyncio.get_running_loop().time() + pause
+        self._since, self._try_at = since, try_at
         newer, self._held = self._held, rest
         failed: Exception | None = None
         for key, item in newer.items():
@@ -268,6 +319,33 @@ class Merging(Generic[T]):
                 exc_info=error,
                 items=self.held,
             )
+
+
+class _HandingOn:
+    """A queue's call that hands on, for the others that share the handler."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.has_ended = False
+        self.has_failed = True
+
+    @property
+    def is_under_way(self) -> bool:
+        return not self.has_ended and self.loop.is_running()
+
+
+class _Sharing:
+    """What queues that share a handler need: a lock, and who hands something on.
+
+    A copy, and a forked child, begin anew: there nobody would free, or end, these.
+    """
+
+    def __init__(self) -> None:
+        self.process, self.lock = os.getpid(), RLock()
+        self.handing_on: set[_HandingOn] = set()
+
+    def __reduce__(self) -> tuple[type[_Sharing], tuple[()]]:
+        return _Sharing, ()
 
 
 def _leave_failed(handed: dict[Hashable, T], answer: PartialFailure) -> bool:

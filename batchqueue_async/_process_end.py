@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 # Of which process each is known to be called at its end: a fork begins anew.
 _known: dict[Callable[[], None], int] = {}
+# What was registered while the process imported its program.
+_imported: list[Callable[[], None]] = []
 
 
 class LastThread(threading.Thread):
@@ -26,16 +28,38 @@ def has_no_atexit() -> bool:
     return process is not None and process.parent_process() is not None
 
 
+def is_importing() -> bool:
+    """Whether it is a process of `multiprocessing` that imports its program.
+
+    One that was spawned, or comes from a fork server; it has no parent until then.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and hasattr(process.current_process(), "_inheriting")
+
+
+def call_as_it_begins(call: Callable[[], None]) -> None:
+    """Have it called after the import, if what the end was to call is forgotten then.
+
+    So it is in a process of a fork server. `call` has to be kept by its module.
+    """
+    from multiprocessing.util import register_after_fork  # noqa: PLC0415 - as below
+
+    register_after_fork(call, lambda call: call())
+
+
 def call_at_multiprocessing_end(call: Callable[[], None]) -> None:
     """Have it called, once, at the end of such a process; of others `atexit` has it.
 
     Before what `call` may use is ended, such as a `multiprocessing.Queue`; but after
     the threads that the process waits for, whose loops go on until then.
     """
-    if not has_no_atexit() or _known.get(call) == os.getpid():
+    if _known.get(call) == os.getpid() or not (has_no_atexit() or is_importing()):
         return
     from multiprocessing.util import Finalize  # noqa: PLC0415 - few programs need it
 
+    if is_importing():
+        _imported.append(call)
+        call_as_it_begins(_call_imported_at_end)
     _known[call] = os.getpid()
     main = threading.main_thread()
     if threading.current_thread() is not main and not main.is_alive():
@@ -45,6 +69,13 @@ def call_at_multiprocessing_end(call: Callable[[], None]) -> None:
         return
     # Below the priority of what drains, above that of whatever else there is.
     Finalize(None, _call_after_threads, (call,), exitpriority=90)
+
+
+def _call_imported_at_end() -> None:
+    while _imported:
+        call = _imported.pop()
+        _known.pop(call, None)
+        call_at_multiprocessing_end(call)
 
 
 def other_threads() -> list[threading.Thread]:

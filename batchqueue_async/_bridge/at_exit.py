@@ -24,7 +24,12 @@ with contextlib.suppress(RuntimeError):
     import concurrent.futures.thread  # noqa: F401
 
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._process_end import has_no_atexit, other_threads
+from batchqueue_async._process_end import (
+    call_as_it_begins,
+    has_no_atexit,
+    is_importing,
+    other_threads,
+)
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.loop_run import LoopRun
@@ -81,7 +86,9 @@ def is_exiting() -> bool:
 
 
 def _hook(running: LoopRun) -> None:
-    if has_no_atexit():
+    if is_importing():
+        call_as_it_begins(_drain_before_it_ends)
+    if has_no_atexit() or is_importing():
         drain_before_multiprocessing_ends()
     # `atexit` calls it after all threads that are no daemons have ended, and before
     # what the program has registered by now, which may use what handlers have written.
@@ -167,6 +174,11 @@ def drain_before_multiprocessing_ends() -> None:
 
     # Above the priority of whatever else there is.
     Finalize(None, drain, exitpriority=100)
+
+
+def _drain_before_it_ends() -> None:
+    _exit.is_before_multiprocessing = False
+    drain_before_multiprocessing_ends()
 
 
 def _flush_late() -> None:

@@ -229,6 +229,56 @@ def test_a_queue_of_multiprocessing_is_open_while_its_process_drains(
     assert (ended.status, ended.log, ended.output) == (0, "", "missing: 0")
 
 
+# A handler of a thread, since the loop would be held up by what waits in a pipe.
+IMPORTED = """
+import multiprocessing
+
+sent = None
+
+def send(batch):
+    sent.put(batch)
+
+def open_rows(loop_thread):
+    config = BatchQueueConfig(consumer=in_thread(send), max_batch=10, linger=3600)
+    return loop_thread.open("rows", config)
+
+if __name__ == "__mp_main__":
+    rows = open_rows(LoopThread().start())
+
+def worker(queue):
+    global sent
+    sent = queue
+    used = rows if sys.argv[2] == "imported" else process_queue(open_rows)
+    assert used.produce_many(range(1000)) == 1000
+    used.flush()
+    assert used.produce_many(range(5)) == 5
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    queue = context.Queue()
+    process = context.Process(target=worker, args=(queue,))
+    process.start()
+    process.join()
+    missing = 1005
+    while not queue.empty():
+        missing -= len(queue.get())
+    print("missing:", missing)
+"""
+
+
+@each_python
+@pytest.mark.parametrize("which", ["imported", "used later"])
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_queue_of_multiprocessing_is_open_for_what_an_import_has_opened(
+    method: str, which: str, python: Path, tmp_path: Path
+) -> None:
+    """A child that imports its program is not yet known as one of multiprocessing's."""
+    program = tmp_path / "program.py"
+    program.write_text(PREFACE + IMPORTED)
+    ended = Program(program, method, which, python=python).end()
+    assert (ended.status, ended.log, ended.output) == (0, "", "missing: 0")
+
+
 AS_A_CLIENT = f"""
 import atexit
 
