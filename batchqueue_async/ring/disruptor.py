@@ -15,12 +15,12 @@ from .errors import (
     Rewind,
     RingError,
     RingHalted,
+    RingPart,
     require_power_of_two,
     require_timeout,
 )
 from .event_handler import HandlerLike
 from .lifecycle import leave_block, say_left
-from .one_process import RingPart
 from .ring_buffer import ProducerType, RingBuffer
 from .sequence_barrier import WaitStrategy
 
