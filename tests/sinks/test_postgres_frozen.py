@@ -52,6 +52,16 @@ def epoch_sink(database: Postgres, **settings: Any) -> PostgresEpochSink[Any]:  
     return PostgresEpochSink(database.dsn, "t", COLUMNS, **settings)
 
 
+COPIES = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY %'"
+# Of each staging table that there is.
+SLOW_COPIES = """
+    CREATE FUNCTION slowly() RETURNS TRIGGER LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END';
+    DO $$ DECLARE name TEXT; BEGIN
+        FOR name IN SELECT relname FROM pg_class WHERE relname LIKE 'epoch_%' LOOP
+            EXECUTE format('CREATE TRIGGER slow BEFORE INSERT ON %I
+                FOR EACH ROW EXECUTE FUNCTION slowly()', name);
+        END LOOP; END $$"""
 END = "SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) AS pid"
 
 
@@ -161,14 +171,14 @@ async def test_a_large_write_ends_with_its_connection(
     sink = epoch_sink(table, statement_timeout=10 * FOR_EVER)
     await sink.begin(FIRST)
     rows = [(number, "x" * 5_000) for number in range(4_000)]
-    async with connected(table.server) as server_itself, asyncio.timeout(FOR_EVER):
-        # Before it: on a busy machine all might be written until they are known.
-        its_own = await backends(table)
+    async with connected(table.dsn) as beside, asyncio.timeout(FOR_EVER):
+        # However quick the machine is, it is in the middle of the COPY then.
+        await beside.execute(SLOW_COPIES)
         writing = asyncio.ensure_future(sink.write(FIRST, rows))
-        await asyncio.sleep(0)
-        with frozen(its_own):
-            await asyncio.sleep(0.2)  # until the sockets are full
-            await server_itself.execute(END, its_own)
+        while not (its_own := await beside.fetch(COPIES)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # until the sockets are full
+        await beside.execute(END, [record["pid"] for record in its_own])
         with pytest.raises(connections.BROKEN):
             await writing
     await sink.close()
