@@ -127,6 +127,8 @@ async def test_bad_input_is_told() -> None:
         await measure(print, [1], sizes=[0])
     with pytest.raises(ValueError, match="calls must be >= 1, got 0"):
         await measure(print, [1], calls=0)
+    with pytest.raises(ValueError, match="at_once must be >= 1, got 0"):
+        await measure(print, [1], at_once=0)
     with pytest.raises(TypeError, match="handler must be callable"):
         await measure("store", [1])  # type: ignore[arg-type]
 

@@ -1,6 +1,7 @@
 """`simulate`: the account is exact, and times are those of the real engine."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -110,6 +111,13 @@ def test_what_a_shutdown_would_leave() -> None:
     assert seen.last_seconds == pytest.approx(5, abs=0.5)
 
 
+def test_producers_that_wait_have_part_of_the_shutdown_s_time() -> None:
+    config = consumer(buffer_size=2, max_batch=1, shutdown_timeout=5.0)
+    seen = simulate(config, at_once(10), lambda _: 3.0)
+    account_of(seen)
+    assert (seen.handled, seen.last_seconds) == (1, 5.0)
+
+
 class Cheap:
     pass
 
@@ -208,6 +216,10 @@ def test_bad_input_is_told() -> None:
         simulate(consumer(), at_once(1), lambda _: -1)
     with pytest.raises(TypeError, match="what handler_cost returns must be"):
         simulate(consumer(), at_once(1), lambda _: "1")  # type: ignore[arg-type, return-value]
+    # At once, not after the last arrival.
+    endless = ((float(second), "x") for second in itertools.count())
+    with pytest.raises(ValueError, match="what handler_cost returns must be >= 0"):
+        simulate(consumer(), endless, lambda _: -1)
 
 
 async def test_it_may_be_called_on_a_loop() -> None:
