@@ -22,7 +22,7 @@ from batchqueue_async._validation import refuse
 
 from ..epoch_attempts import prefix
 from ..epochs import Epoch
-from ..names import require_own
+from ..fences import require_own
 from ..staged import StagedRowsMissing, require_same_columns
 from .staged_file import StagedFile, force_to_disk, telling_path
 
