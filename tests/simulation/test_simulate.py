@@ -189,6 +189,8 @@ def test_it_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     seen = simulate(consumer(), every(0.1, 20), cost)
     assert seen.failed == 20
     assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
+    # Of real queues everything is logged again.
+    assert logging.getLogger("batchqueue_async").filters == []
 
 
 def test_ages_by_part() -> None:
