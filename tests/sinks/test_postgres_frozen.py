@@ -16,6 +16,7 @@ import pytest
 
 from batchqueue_async.sinks import Epoch, postgres_staged
 from batchqueue_async.sinks._postgres import connections
+from batchqueue_async.sinks._postgres.fences import lock_epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from tests.sinks.databases import Postgres, deliver, ids
@@ -161,6 +162,19 @@ async def test_a_large_write_to_a_frozen_server_ends(table: Postgres) -> None:
             await writing
         await sink.commit(FIRST)
     assert await ids(table, "t") == []
+    await sink.close()
+
+
+async def test_a_discard_waits_for_a_seal_that_goes_on(table: Postgres) -> None:
+    """It would not see the rows of that, of which nobody would know any more."""
+    sink, mine = PostgresStagedSink(table.dsn, "t"), attempt()
+    await sink.stage(mine, [batch(1)])
+    async with connected(table.dsn) as sealing, asyncio.timeout(FOR_EVER):
+        async with sealing.transaction():
+            await lock_epoch(sealing, sink._target, EPOCH, is_shared=True)
+            discarding = asyncio.ensure_future(sink.discard(EPOCH, mine.run))
+            await waits_for_lock(table)
+        await discarding
     await sink.close()
 
 
