@@ -178,6 +178,31 @@ async def test_a_discard_waits_for_a_seal_that_goes_on(table: Postgres) -> None:
     await sink.close()
 
 
+async def test_a_seal_that_stands_still_holds_nobody_up_for_long(
+    table: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt may wait for rows as long as it takes, but not with a lock."""
+    sink, mine = PostgresStagedSink(table.dsn, "t", statement_timeout=LIMIT), attempt()
+    await sink.stage(mine, [batch(1)])
+    stands_still = asyncio.Event()
+
+    async def has(*_: object) -> None:
+        stands_still.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(sink._fences, "has", has)
+    sealing = asyncio.ensure_future(sink.seal(mine))
+    other = PostgresStagedSink(table.dsn, "t", statement_timeout=20 * LIMIT)
+    async with asyncio.timeout(FOR_EVER):
+        await stands_still.wait()
+        assert await other.publish(mine.epoch, [])
+    sealing.cancel()
+    with contextlib.suppress(asyncio.CancelledError, *connections.BROKEN):
+        await sealing
+    await other.close()
+    await sink.close()
+
+
 async def test_a_large_write_ends_with_its_connection(
     table: Postgres, asyncio_errors: list[logging.LogRecord]
 ) -> None:
