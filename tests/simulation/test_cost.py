@@ -81,6 +81,9 @@ def test_calls_that_run_together_take_as_long_as_those_did() -> None:
     alone = simulate(two, load, Cost(samples[:1]))
     together = simulate(two, load, Cost(samples))
     assert together.seconds > 1.5 * alone.seconds
+    # One after the other, they have ended when the next one begins.
+    apart = simulate(two, [(float(place), "x") for place in range(5)], Cost(samples))
+    assert max(apart.ages) == pytest.approx(0.1, abs=1e-5)
 
 
 async def test_a_handler_is_measured_as_it_is_called() -> None:
