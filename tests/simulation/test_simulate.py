@@ -118,6 +118,13 @@ def test_producers_that_wait_have_part_of_the_shutdown_s_time() -> None:
     assert (seen.handled, seen.last_seconds) == (1, 5.0)
 
 
+def test_producers_that_had_to_wait_are_not_counted_beside_later_ones() -> None:
+    bursts = [(at, "x") for at in (0.0, 100.0) for _ in range(10)]
+    seen = simulate(consumer(buffer_size=2, max_batch=1), bursts, lambda _: 1.0)
+    assert seen.peak_producers == 8
+    assert account_of(seen) == (20, 0, 0)
+
+
 class Cheap:
     pass
 
