@@ -63,17 +63,23 @@ class StagingTable:
     ) -> None:
         """Have the server plan what `publish` will execute, and no more.
 
+        What is wrong with the rest of it is told when it is executed.
+
         Raises:
             ValueError: The server refuses `on_conflict`.
         """
         if not on_conflict:
             return
-        insert = f"{self._insert(columns)} {self._from} IS NULL {on_conflict}"
+        insert = self._insert(columns)
         try:
-            # Not `execute`, which without values takes several statements.
-            await connection.fetch(f"EXPLAIN {insert}")
+            async with connection.transaction():
+                none = f"{self._from} IS NULL"
+                # Not `execute`, which without values takes several statements.
+                await connection.fetch(f"EXPLAIN {insert} {none} {on_conflict}")
         except _WRONG as error:
             refuse_on_conflict(on_conflict, f"table {self.target.place}", error)
+        except asyncpg.PostgresError:
+            return
 
     async def publish(
         self,
