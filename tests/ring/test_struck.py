@@ -210,6 +210,23 @@ async def test_all_who_wait_are_told_of_the_end(producer: ProducerType) -> None:
         pytest.fail("more points than expected")
 
 
+async def test_who_is_being_told_of_the_end_needs_no_second_one() -> None:
+    # From its second point on: before that nobody is told yet.
+    for step in range(2, MOST):
+        line = Line(ProducerType.MULTI)
+        await line.wait(1, 2, 1)
+        sequencer = line.ring.sequencer
+        sequencer.is_closed = True
+        was_struck = interrupted(step, sequencer._queue.dismiss)
+        await settle()
+        assert all(task.done() for task in line.tasks)
+        assert {type(task.exception()) for task in line.tasks} == {RingHalted}
+        if not was_struck:
+            break
+    else:
+        pytest.fail("more points than expected")
+
+
 async def test_a_lost_call_back_does_not_keep_a_task_from_its_cancellation() -> None:
     """Struck as the loop begins to call it: asyncio has forgotten it then."""
     sleeper = Sleeper(asyncio.get_running_loop())
