@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch, postgres_staged
 from batchqueue_async.sinks._postgres import connections
 from batchqueue_async.sinks._postgres.fences import lock_epoch
@@ -175,6 +176,23 @@ async def test_a_discard_waits_for_a_seal_that_goes_on(table: Postgres) -> None:
             discarding = asyncio.ensure_future(sink.discard(EPOCH, mine.run))
             await waits_for_lock(table)
         await discarding
+    await sink.close()
+
+
+async def test_an_attempt_of_a_run_that_is_just_ending_comes_too_late(
+    table: Postgres,
+) -> None:
+    """It waits for that, and looks then: nobody would know of its rows any more."""
+    sink, mine = PostgresStagedSink(table.dsn, "t"), attempt(is_announced=True)
+    await sink.announce(EPOCH, mine.run)
+    async with connected(table.dsn) as ending, asyncio.timeout(FOR_EVER):
+        async with ending.transaction():
+            await lock_epoch(ending, sink._target, EPOCH)
+            await sink._staged.clear(ending, EPOCH, mine.run)
+            staging = asyncio.ensure_future(sink.stage(mine, [batch(1)]))
+            await waits_for_lock(table)
+        with pytest.raises(BatchQueueError, match="comes too late"):
+            await staging
     await sink.close()
 
 
