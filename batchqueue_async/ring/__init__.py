@@ -6,8 +6,7 @@ independent of the queue: neither imports the other.
 
 General layout, each part knowing those above it only:
 
-* `errors`: what goes wrong, and what is done when a handler raises; `one_process`: what
-  is not copied.
+* `errors`: what goes wrong, what is refused, and what is done when a handler raises.
 * `sequence`, `sequence_barrier`: how far a consumer may go, and how it waits.
 * `claim_queue`, `sequencer`, `single_producer_sequencer`: who may fill which slot, and
   what is published; `handler_call`: waits that would never end.

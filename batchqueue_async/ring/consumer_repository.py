@@ -166,7 +166,7 @@ class ConsumerRepository(Generic[E]):
         for handler in handlers:
             identity = identity_of(handler)
             node, _ = self._by_handler.get(identity, (None, None))
-            if node is not None and (path := _path(node, after)):
+            if node is not None and (path := self._path(node, after)):
                 names = " -> ".join([*(each.name for each in path), node.name])
                 msg = f"this would be a cycle: {names}"
                 raise RingError(msg)
@@ -174,6 +174,15 @@ class ConsumerRepository(Generic[E]):
                 msg = f"handler {name_of(handler)} is used twice"
                 raise RingError(msg)
             seen.add(identity)
+
+    def _path(self, start: Node, ends: Seq[Node]) -> list[Node]:
+        """Return the nodes from `start` to one of the ends, or nothing."""
+        paths = {start: [start]}
+        for node in self.nodes:  # each comes after those before it
+            before = next((paths[each] for each in node.after if each in paths), None)
+            if before is not None:
+                paths[node] = [*before, node]
+        return next((paths[each] for each in ends if each in paths), [])
 
     def _place(self, node: Node, *handlers: object) -> None:
         sequencer = self._ring.sequencer
@@ -204,24 +213,3 @@ class ConsumerRepository(Generic[E]):
 
 def _sequences(nodes: Seq[Node]) -> tuple[Sequence, ...]:
     return tuple(sequence for node in nodes for sequence in node.sequences)
-
-
-def _path(start: Node, ends: Seq[Node]) -> list[Node]:
-    """Return the nodes from `start` to one of the ends, or nothing."""
-    next_of: dict[Node, Node | None] = dict.fromkeys(ends)
-    pending = list(ends)
-    while pending:
-        node = pending.pop()
-        if node is start:
-            break
-        for before in node.after:
-            if before not in next_of:
-                next_of[before] = node
-                pending.append(before)
-    else:
-        return []
-    path, following = [start], next_of[start]
-    while following is not None:
-        path.append(following)
-        following = next_of[following]
-    return path

@@ -15,12 +15,12 @@ from .errors import (
     Rewind,
     RingError,
     RingHalted,
+    RingPart,
     require_power_of_two,
     require_timeout,
 )
 from .event_handler import HandlerLike
 from .lifecycle import leave_block, say_left
-from .one_process import RingPart
 from .ring_buffer import ProducerType, RingBuffer
 from .sequence_barrier import WaitStrategy
 
@@ -295,7 +295,7 @@ class Disruptor(HandlerGroup[E]):
     async def _end_unstarted(self) -> None:
         self.ring.halt()
         for consumer in self._consumers.consumers:
-            reason = f"ring consumer {consumer.handler.name} was never started"
+            reason = f"{consumer.name} was never started"
             await self._consumers.tasks.tell_left(consumer, reason)
 
     def halt(self) -> None:
@@ -306,8 +306,7 @@ class Disruptor(HandlerGroup[E]):
         self.ring.halt()
         if not self._consumers.tasks.has_started:
             for consumer in self._consumers.consumers:
-                name = f"ring consumer {consumer.handler.name}"
-                say_left(consumer, f"{name} was halted before its start")
+                say_left(consumer, f"{consumer.name} was halted before its start")
 
     async def __aenter__(self) -> RingBuffer[E]:
         return await self.start()

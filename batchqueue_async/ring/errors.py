@@ -1,4 +1,4 @@
-"""What goes wrong in a ring, and what is done when a handler raises."""
+"""What goes wrong in a ring, what is refused, and what is done if a handler raises."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from batchqueue_async import _validation
 from batchqueue_async._log import SafeLogger
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of
 
@@ -36,6 +37,14 @@ class RingHalted(RingError):
 
     In the latter case `__cause__` is that error.
     """
+
+
+class RingPart(OfOneProcess):
+    """A copy would share half of what it counts with the original: it is refused."""
+
+    __slots__ = ()
+
+    _INSTEAD = "make a ring there"
 
 
 class RewindBatch(Exception):

@@ -36,6 +36,7 @@ class EventProcessor(Generic[E]):
     Its sequence moves once per batch, so consumers after it are woken once per batch.
 
     Attributes:
+        name: That of its task, and in the log.
         on_error: Called when the handler raised; may change while it runs.
         max_batch: Events per batch at most.
         failed: How many calls have raised, hooks included, rewinds not.
@@ -50,6 +51,7 @@ class EventProcessor(Generic[E]):
         on_error: ExceptionHandler,
     ) -> None:
         self.handler: HandlerMethods[E] = HandlerMethods(handler)
+        self.name: str = f"ring consumer {self.handler.name}"
         self.barrier = barrier
         self.sequence: ConsumerSequence = ConsumerSequence(barrier)
         self.on_error = on_error

@@ -77,8 +77,7 @@ class ConsumerTasks:
             expect_no_end(self._canary)
         for consumer in consumers:
             consumer.is_to_end = self._are_to_end
-            name = f"ring consumer {consumer.handler.name}"
-            task = loop.create_task(self._run(consumer), name=name)
+            task = loop.create_task(self._run(consumer), name=consumer.name)
             # This class logs what is lost then.
             expect_no_end(task)
             self._consumers[task] = consumer
@@ -170,7 +169,6 @@ class ConsumerTasks:
             self._say_untold()
         if self._canary is not None:
             self._canary.cancel()
-            await asyncio.wait({self._canary})
         self._release()
         for timer in self._timers:
             timer.cancel()
@@ -262,15 +260,11 @@ class ConsumerTasks:
             await consumer.run()
         except asyncio.CancelledError:
             if not self._is_stopping:
-                await self._lose_on_loop(consumer)
+                reason = f"{consumer.name} was cancelled"
+                # First, so that no more events come.
+                self._sequencer.halt(RingError(reason))
+                await self.tell_left(consumer, reason)
             raise
-
-    async def _lose_on_loop(self, consumer: Consumer) -> None:
-        task = asyncio.current_task()
-        reason = f"{task.get_name() if task else 'a consumer'} was cancelled"
-        # First, so that no more events come.
-        self._sequencer.halt(RingError(reason))
-        await self.tell_left(consumer, reason)
 
     async def tell_left(self, consumer: Consumer, reason: str) -> None:
         """Log what a consumer leaves, and tell its exception handler, while it can."""

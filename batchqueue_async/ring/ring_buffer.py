@@ -11,9 +11,8 @@ from batchqueue_async import _validation
 from batchqueue_async._chunks import chunks
 from batchqueue_async._count_in_error import say_count
 
-from .errors import InvalidArgument, RingError
+from .errors import InvalidArgument, RingError, RingPart
 from .event_handler import refuse_unrun
-from .one_process import RingPart
 from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier, WaitStrategy
 from .sequencer import MultiProducerSequencer

@@ -7,8 +7,7 @@ from typing import Final
 
 from batchqueue_async._validation import require_instance
 
-from .errors import require_count
-from .one_process import RingPart
+from .errors import RingPart, require_count
 
 INITIAL: Final = -1
 """What a sequence is before the first event, which is number 0."""

@@ -17,8 +17,7 @@ from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import refuse
 
-from .errors import RingError, RingHalted, require_count, require_seconds
-from .one_process import RingPart
+from .errors import RingError, RingHalted, RingPart, require_count, require_seconds
 from .sequence import Notifier, Sequence, require_sequences
 
 if TYPE_CHECKING:
@@ -62,9 +61,6 @@ class SequenceBarrier(RingPart):
             TimeoutError: With `TimeoutBlockingWait`, after its timeout.
         """
         self.check_alert()
-        available = self.available()
-        if available >= sequence:
-            return available
         return await self._wait.wait_for(sequence, self)
 
     def alert(self) -> None:

@@ -30,9 +30,8 @@ from batchqueue_async._threads.guard import Guard
 from batchqueue_async._validation import require_instance
 
 from .claim_queue import WaitingClaim
-from .errors import INHERITED, RING, RingError, RingHalted, require_timeout
+from .errors import INHERITED, RING, RingError, RingHalted, RingPart, require_timeout
 from .event_handler import refuse_unrun
-from .one_process import RingPart
 from .ring_buffer import RingBuffer, fill_and_publish, portions
 from .sequencer import MultiProducerSequencer
 

@@ -13,6 +13,7 @@ from .errors import (
     ExceptionHandler,
     InvalidArgument,
     RingError,
+    RingPart,
     log_and_continue,
     require_timeout,
 )
@@ -24,7 +25,6 @@ from .event_handler import (
 )
 from .event_processor import EventProcessor, is_cancelled
 from .lifecycle import ConsumerTasks, leave_block
-from .one_process import RingPart
 from .ring_buffer import RingBuffer
 from .sequence import INITIAL, Sequence
 from .sequence_barrier import SequenceBarrier

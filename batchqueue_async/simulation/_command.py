@@ -152,8 +152,6 @@ def _plan(chosen: argparse.Namespace, level: Level, times: list[float] | None) -
 
 def _with_outage(cost: HandlerCost, begins: float, seconds: float) -> HandlerCost:
     """Return a cost that raises OSError from `begins` on, for so many seconds."""
-    if not seconds:
-        return cost
 
     def failing(batch: list[Any]) -> float:
         if begins <= asyncio.get_running_loop().time() < begins + seconds:

@@ -298,8 +298,6 @@ class _Run:
             # Items that wait for room came before the shutdown, so they get in first.
             await asyncio.wait(self._producers, timeout=timeout)
         await self._queue.shutdown(None if end is None else max(0.0, end - loop.time()))
-        if self._producers:
-            await asyncio.wait(self._producers)
 
     def _stand_in(self, kind: type) -> type[_Arrival]:
         """Return the class that stands for a type of item, with its handler."""

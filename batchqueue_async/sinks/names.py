@@ -1,19 +1,13 @@
-"""How tables and columns are spelled by who names them, and what fences are told."""
+"""How tables and columns are spelled by who names them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
 
-from batchqueue_async import BatchQueueError
-from batchqueue_async._log import logger
 from batchqueue_async._wording import shown
 
 from .checks import listed
-from .epochs import Epoch, fields_of
-
-# In fences of the old layout, which don't know their table: they count for all.
-ANY_TABLE = ""
 
 _PART = r'("(?:[^"]|"")+"|[^".]+)'
 _SPELLED = re.compile(rf"(?:{_PART}\.)?{_PART}")
@@ -38,48 +32,6 @@ def as_sql_reads(table: str) -> tuple[str | None, str] | None:
 def quoted(name: str) -> str:
     """Return a name as SQL takes it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def warn_of_old_fence(epoch: Epoch, table: str) -> None:
-    """Log that a fence counts for a table although it may be another one's."""
-    logger.warning(
-        "%s counts as committed into %s: its fence was written by an earlier version, "
-        "which didn't note the table, and so counts for all that share the fences. Give"
-        " a table that is new fences of its own",
-        epoch,
-        table,
-        table=table,
-        **fields_of(epoch),
-    )
-
-
-def warn_of_new_table(epoch: Epoch, table: str) -> None:
-    """Log that an epoch is committed once more: its table was made anew."""
-    logger.warning(
-        "%s was committed into a table %s that was dropped since: it is committed into"
-        " the new one of that name, too",
-        epoch,
-        table,
-        table=table,
-        **fields_of(epoch),
-    )
-
-
-def require_own(epoch: Epoch, checkpoint: str | None) -> None:
-    """Refuse an epoch that another stream has written: it is no repetition.
-
-    Where one of the two is not known, as in fences of earlier versions, it counts.
-    """
-    if checkpoint is None or epoch.checkpoint in {None, checkpoint}:
-        return
-    msg = (
-        f"query must be one stream's alone, got {shown(epoch.query)}: its batch"
-        f" {epoch.batch} was written by the stream with checkpoint {checkpoint}, and"
-        f" now comes from that with checkpoint {epoch.checkpoint}, whose rows are not"
-        " written. A stream with another checkpoint, or with a new one, takes another"
-        " `query`"
-    )
-    raise BatchQueueError(msg)
 
 
 def matched(

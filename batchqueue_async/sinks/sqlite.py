@@ -14,8 +14,7 @@ from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._validation import require_at_least
 
 from ._sqlite.affinity import declared_types
-from ._sqlite.file import SqliteFile, find_table
-from ._sqlite.on_conflict import require_insert
+from ._sqlite.file import SqliteFile, find_table, require_insert
 from ._sqlite.values import SqliteValues
 from .checks import (
     RESERVED,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from asyncio import _get_running_loop
 from collections import deque
@@ -19,7 +18,7 @@ from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
-from batchqueue_async._engine.runtime.forking import is_abandoned
+from batchqueue_async._engine.runtime.forking import abandon_after_fork, is_abandoned
 from batchqueue_async._engine.stats import BatchQueueStats, Overview, overview
 from batchqueue_async._validation import require_positive
 
@@ -106,13 +105,12 @@ class Source:
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
         # What was seen last of queues that have ended, until it is taken, here.
         self._ended: deque[Reading] = deque()
-        self._process = os.getpid()
+        abandon_after_fork(self)
         self.on_too_many: Callable[[Reading], object] = lambda _: None
         """Gets the oldest of these if nobody takes them, so that it counts."""
 
     def note_end(self, queue: BatchQueue[Any]) -> None:
         """Keep the last figures of a queue, which its manager has just forgotten."""
-        self._leave_to_parent()
         self._ended.extend(self._look_at([queue], loop_responds=True))
         while len(self._ended) > _MOST_ENDED:
             with contextlib.suppress(IndexError):  # another thread takes them
@@ -142,17 +140,15 @@ class Source:
 
     def take_ended(self) -> list[Reading]:
         """Return the last figures of queues that have ended since the last call."""
-        self._leave_to_parent()
         taken: list[Reading] = []
         with contextlib.suppress(IndexError):
             while True:
                 taken.append(self._ended.popleft())
         return taken
 
-    def _leave_to_parent(self) -> None:
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            self._ended.clear()
+    def abandon(self) -> None:
+        """Forget what has ended in the parent, in a forked child: it tells of that."""
+        self._ended.clear()
 
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]

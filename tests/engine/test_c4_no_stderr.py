@@ -9,7 +9,7 @@ import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, DeliveryError, Retry
 from batchqueue_async.sinks.epochs import Epoch
-from batchqueue_async.sinks.names import warn_of_new_table
+from batchqueue_async.sinks.fences import warn_of_new_table
 from tests.engine.every_loop import every_loop
 
 

@@ -99,6 +99,30 @@ async def test_after_a_time_that_begins_with_the_first_item() -> None:
     assert then.total == {"a": 30}
 
 
+async def test_a_failure_between_batches_is_told_once_until_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Where items come without a pause, in which the queue would log it."""
+    then = Down(is_down=True)
+    handler = merging(then, every=1.0)
+
+    async def comes() -> None:
+        await asyncio.sleep(2.0)
+        await handler.consume([A])
+
+    told = "1 merged items are not handed on, and held"
+    for _ in range(3):
+        await comes()
+    assert then.calls == 2
+    assert [each.message for each in caplog.records] == [told]
+    then.is_down = False
+    await comes()
+    assert then.batches == [[("a", 3)]]
+    then.is_down = True
+    await comes()
+    assert [each.message for each in caplog.records] == [told, told]
+
+
 async def test_by_number_before_more_is_merged() -> None:
     then = Down()
     handler = merging(then, every=3600, at_most=3)

@@ -13,6 +13,12 @@ from tests.ring.events import Event, Recorder, fill, small
 PATIENCE = 30.0
 
 
+class Closing(Recorder):
+    async def on_shutdown(self) -> None:  # type: ignore[override]
+        """What a closed coroutine can't do any more."""
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("is_closed_alone", [True, False])
 def test_a_shutdown_on_another_loop(*, is_closed_alone: bool) -> None:
     disruptor = small(8)
@@ -49,7 +55,7 @@ def test_a_block_that_is_collected_raises_nothing(
     monkeypatch.setattr(
         sys, "unraisablehook", lambda args: raised.append(args.exc_value)
     )
-    stuck = Recorder("stuck", asyncio.Event())
+    stuck = Closing("stuck", asyncio.Event())
 
     async def main() -> None:
         if is_pool:

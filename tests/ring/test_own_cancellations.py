@@ -70,6 +70,28 @@ async def test_it_gets_the_next_batch(
 
 
 @pytest.mark.parametrize("way", WAYS)
+async def test_what_is_cancelled_afterwards_is_no_cancellation_of_the_consumer(
+    way: Callable[[], Awaitable[None]],
+) -> None:
+    """Else a handler that raises it would end the consumer, and halt the ring."""
+    handled, failed = [], []
+
+    async def meddles(event: Event, sequence: int, end_of_batch: bool) -> None:
+        if sequence == 0:
+            await way()
+        elif sequence == 1:
+            raise asyncio.CancelledError
+        handled.append(sequence)
+
+    disruptor = small(4)
+    disruptor.handle_events_with(meddles, max_batch=1)
+    disruptor.handle_exceptions_with(lambda _, sequence, __: failed.append(sequence))
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(3))
+    assert (handled, failed) == ([0, 2], [1])
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_worker_gets_the_next_event(way: Callable[[], Awaitable[None]]) -> None:
     ring = RingBuffer(Event, 4)
     workers = [Meddling(way), Meddling(way)]

@@ -294,6 +294,18 @@ async def test_halting_when_all_is_handled_says_nothing(
     assert caplog.messages == []
 
 
+async def test_a_deadline_that_is_far_away_does_not_hold_it_afterwards() -> None:
+    disruptor = small()
+    disruptor.handle_events_with(Recorder())
+    await disruptor.start()
+    await disruptor.shutdown(timeout=3600)
+    held = weakref.ref(disruptor.ring.sequencer)
+    await turns()
+    del disruptor
+    gc.collect()
+    assert held() is None
+
+
 async def test_until_then_it_lives_though_nobody_holds_it() -> None:
     disruptor = small()
     handler = Recorder()

@@ -137,6 +137,26 @@ async def test_who_begins_to_wait_leaves_nothing_behind(
         pytest.fail("more points than expected")
 
 
+@pytest.mark.parametrize("is_granted", [False, True])
+async def test_who_gives_up_leaves_nothing_behind(
+    is_granted: bool, producer: ProducerType
+) -> None:
+    # Into its two frames an error is thrown: no signal is handled as they are entered.
+    for step in range(3, MOST):
+        line = Line(producer)
+        publishing = line.ring.publish_event(fill, 0)
+        publishing.send(None)
+        await line.wait(1, 2)
+        if is_granted:
+            line.make_room()
+        was_struck = interrupted(step, publishing.close)
+        await line.check()
+        if not was_struck:
+            break
+    else:
+        pytest.fail("more points than expected")
+
+
 async def test_who_was_granted_room_leaves_nothing_behind(
     producer: ProducerType,
 ) -> None:
@@ -181,6 +201,23 @@ async def test_all_who_wait_are_told_of_the_end(producer: ProducerType) -> None:
         await line.wait(1, 2, 1)
         was_struck = interrupted(step, line.ring.sequencer.close)
         line.ring.halt()
+        await settle()
+        assert all(task.done() for task in line.tasks)
+        assert {type(task.exception()) for task in line.tasks} == {RingHalted}
+        if not was_struck:
+            break
+    else:
+        pytest.fail("more points than expected")
+
+
+async def test_who_is_being_told_of_the_end_needs_no_second_one() -> None:
+    # From its second point on: before that nobody is told yet.
+    for step in range(2, MOST):
+        line = Line(ProducerType.MULTI)
+        await line.wait(1, 2, 1)
+        sequencer = line.ring.sequencer
+        sequencer.is_closed = True
+        was_struck = interrupted(step, sequencer._queue.dismiss)
         await settle()
         assert all(task.done() for task in line.tasks)
         assert {type(task.exception()) for task in line.tasks} == {RingHalted}

@@ -81,6 +81,9 @@ def test_calls_that_run_together_take_as_long_as_those_did() -> None:
     alone = simulate(two, load, Cost(samples[:1]))
     together = simulate(two, load, Cost(samples))
     assert together.seconds > 1.5 * alone.seconds
+    # One after the other, they have ended when the next one begins.
+    apart = simulate(two, [(float(place), "x") for place in range(5)], Cost(samples))
+    assert max(apart.ages) == pytest.approx(0.1, abs=1e-5)
 
 
 async def test_a_handler_is_measured_as_it_is_called() -> None:
@@ -127,6 +130,8 @@ async def test_bad_input_is_told() -> None:
         await measure(print, [1], sizes=[0])
     with pytest.raises(ValueError, match="calls must be >= 1, got 0"):
         await measure(print, [1], calls=0)
+    with pytest.raises(ValueError, match="at_once must be >= 1, got 0"):
+        await measure(print, [1], at_once=0)
     with pytest.raises(TypeError, match="handler must be callable"):
         await measure("store", [1])  # type: ignore[arg-type]
 

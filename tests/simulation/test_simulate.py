@@ -1,6 +1,7 @@
 """`simulate`: the account is exact, and times are those of the real engine."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -110,6 +111,20 @@ def test_what_a_shutdown_would_leave() -> None:
     assert seen.last_seconds == pytest.approx(5, abs=0.5)
 
 
+def test_producers_that_wait_have_part_of_the_shutdown_s_time() -> None:
+    config = consumer(buffer_size=2, max_batch=1, shutdown_timeout=5.0)
+    seen = simulate(config, at_once(10), lambda _: 3.0)
+    account_of(seen)
+    assert (seen.handled, seen.last_seconds) == (1, 5.0)
+
+
+def test_producers_that_had_to_wait_are_not_counted_beside_later_ones() -> None:
+    bursts = [(at, "x") for at in (0.0, 100.0) for _ in range(10)]
+    seen = simulate(consumer(buffer_size=2, max_batch=1), bursts, lambda _: 1.0)
+    assert seen.peak_producers == 8
+    assert account_of(seen) == (20, 0, 0)
+
+
 class Cheap:
     pass
 
@@ -181,6 +196,8 @@ def test_it_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     seen = simulate(consumer(), every(0.1, 20), cost)
     assert seen.failed == 20
     assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
+    # Of real queues everything is logged again.
+    assert logging.getLogger("batchqueue_async").filters == []
 
 
 def test_ages_by_part() -> None:
@@ -208,6 +225,10 @@ def test_bad_input_is_told() -> None:
         simulate(consumer(), at_once(1), lambda _: -1)
     with pytest.raises(TypeError, match="what handler_cost returns must be"):
         simulate(consumer(), at_once(1), lambda _: "1")  # type: ignore[arg-type, return-value]
+    # At once, not after the last arrival.
+    endless = ((float(second), "x") for second in itertools.count())
+    with pytest.raises(ValueError, match="what handler_cost returns must be >= 0"):
+        simulate(consumer(), endless, lambda _: -1)
 
 
 async def test_it_may_be_called_on_a_loop() -> None:

@@ -47,6 +47,20 @@ async def test_names_need_only_be_unique(
     assert await place.traces() == 0
 
 
+async def test_a_name_that_another_process_has_used_is_refused(
+    place: Place, open_sink: NewStagedSink
+) -> None:
+    """Its rows would take the place of the other's, or come beside them."""
+    token = await sealed(open_sink(), named("one"), 1)
+    other = open_sink()
+    with pytest.raises((BatchQueueError, FileExistsError), match="before"):
+        await other.stage(named("one"), [batch(2)])
+
+    assert await open_sink().publish(EPOCH, [token])
+    assert await place.ids() == [1]
+    await other.close()
+
+
 async def test_a_run_of_any_name_is_discarded_alone(
     place: Place, open_sink: NewStagedSink
 ) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch, postgres_staged
 from batchqueue_async.sinks._postgres import connections
+from batchqueue_async.sinks._postgres.fences import lock_epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from tests.sinks.databases import Postgres, deliver, ids
@@ -52,6 +54,16 @@ def epoch_sink(database: Postgres, **settings: Any) -> PostgresEpochSink[Any]:  
     return PostgresEpochSink(database.dsn, "t", COLUMNS, **settings)
 
 
+COPIES = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY %'"
+# Of each staging table that there is.
+SLOW_COPIES = """
+    CREATE FUNCTION slowly() RETURNS TRIGGER LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END';
+    DO $$ DECLARE name TEXT; BEGIN
+        FOR name IN SELECT relname FROM pg_class WHERE relname LIKE 'epoch_%' LOOP
+            EXECUTE format('CREATE TRIGGER slow BEFORE INSERT ON %I
+                FOR EACH ROW EXECUTE FUNCTION slowly()', name);
+        END LOOP; END $$"""
 END = "SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) AS pid"
 
 
@@ -154,6 +166,61 @@ async def test_a_large_write_to_a_frozen_server_ends(table: Postgres) -> None:
     await sink.close()
 
 
+async def test_a_discard_waits_for_a_seal_that_goes_on(table: Postgres) -> None:
+    """It would not see the rows of that, of which nobody would know any more."""
+    sink, mine = PostgresStagedSink(table.dsn, "t"), attempt()
+    await sink.stage(mine, [batch(1)])
+    async with connected(table.dsn) as sealing, asyncio.timeout(FOR_EVER):
+        async with sealing.transaction():
+            await lock_epoch(sealing, sink._target, EPOCH, is_shared=True)
+            discarding = asyncio.ensure_future(sink.discard(EPOCH, mine.run))
+            await waits_for_lock(table)
+        await discarding
+    await sink.close()
+
+
+async def test_an_attempt_of_a_run_that_is_just_ending_comes_too_late(
+    table: Postgres,
+) -> None:
+    """It waits for that, and looks then: nobody would know of its rows any more."""
+    sink, mine = PostgresStagedSink(table.dsn, "t"), attempt(is_announced=True)
+    await sink.announce(EPOCH, mine.run)
+    async with connected(table.dsn) as ending, asyncio.timeout(FOR_EVER):
+        async with ending.transaction():
+            await lock_epoch(ending, sink._target, EPOCH)
+            await sink._staged.clear(ending, EPOCH, mine.run)
+            staging = asyncio.ensure_future(sink.stage(mine, [batch(1)]))
+            await waits_for_lock(table)
+        with pytest.raises(BatchQueueError, match="comes too late"):
+            await staging
+    await sink.close()
+
+
+async def test_a_seal_that_stands_still_holds_nobody_up_for_long(
+    table: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt may wait for rows as long as it takes, but not with a lock."""
+    sink, mine = PostgresStagedSink(table.dsn, "t", statement_timeout=LIMIT), attempt()
+    await sink.stage(mine, [batch(1)])
+    stands_still = asyncio.Event()
+
+    async def has(*_: object) -> None:
+        stands_still.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(sink._fences, "has", has)
+    sealing = asyncio.ensure_future(sink.seal(mine))
+    other = PostgresStagedSink(table.dsn, "t", statement_timeout=20 * LIMIT)
+    async with asyncio.timeout(FOR_EVER):
+        await stands_still.wait()
+        assert await other.publish(mine.epoch, [])
+    sealing.cancel()
+    with contextlib.suppress(asyncio.CancelledError, *connections.BROKEN):
+        await sealing
+    await other.close()
+    await sink.close()
+
+
 async def test_a_large_write_ends_with_its_connection(
     table: Postgres, asyncio_errors: list[logging.LogRecord]
 ) -> None:
@@ -161,14 +228,14 @@ async def test_a_large_write_ends_with_its_connection(
     sink = epoch_sink(table, statement_timeout=10 * FOR_EVER)
     await sink.begin(FIRST)
     rows = [(number, "x" * 5_000) for number in range(4_000)]
-    async with connected(table.server) as server_itself, asyncio.timeout(FOR_EVER):
-        # Before it: on a busy machine all might be written until they are known.
-        its_own = await backends(table)
+    async with connected(table.dsn) as beside, asyncio.timeout(FOR_EVER):
+        # However quick the machine is, it is in the middle of the COPY then.
+        await beside.execute(SLOW_COPIES)
         writing = asyncio.ensure_future(sink.write(FIRST, rows))
-        await asyncio.sleep(0)
-        with frozen(its_own):
-            await asyncio.sleep(0.2)  # until the sockets are full
-            await server_itself.execute(END, its_own)
+        while not (its_own := await beside.fetch(COPIES)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # until the sockets are full
+        await beside.execute(END, [record["pid"] for record in its_own])
         with pytest.raises(connections.BROKEN):
             await writing
     await sink.close()

@@ -12,7 +12,7 @@ from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from tests.sinks.databases import Postgres, deliver, ids
-from tests.sinks.places import attempt
+from tests.sinks.places import attempt, batch
 from tests.sinks.stores import COLUMNS
 
 pytestmark = [
@@ -81,6 +81,18 @@ async def test_fences_of_the_other_kind_and_of_an_earlier_version_are_read_as_th
     await postgres.run(f"GRANT SELECT ON {FENCES} TO {first.name}")
     await first.publishes(2)
     await postgres.run(f"SELECT checkpoint FROM {OF_STAGED}")
+
+
+async def test_who_stages_need_not_be_a_role_that_may_insert(
+    postgres: Postgres, roles: tuple[Role, Role]
+) -> None:
+    """Whoever publishes has to; the server is asked what it thinks of on_conflict."""
+    role, mine = roles[0], attempt()
+    await postgres.run(f"REVOKE INSERT ON t FROM {role.name}")
+    sink = PostgresStagedSink(role.url, "t", on_conflict="ON CONFLICT DO NOTHING")
+    await sink.stage(mine, [batch(1).select(["id"])])
+    assert (await sink.seal(mine)).rows == 1
+    await sink.close()
 
 
 async def test_who_may_not_alter_earlier_fences_is_told_what_their_owner_does(

@@ -217,6 +217,20 @@ async def test_a_publish_waits_for_nobody_who_is_writing(schema: Schema) -> None
     await stuck.close()
 
 
+async def test_nobody_makes_the_staging_table_anew_before_the_first_copy(
+    schema: Schema,
+) -> None:
+    """Its rows are made for the types that the columns had as the attempt began."""
+    sink, mine = schema.sink(), attempt()
+    await sink._begin(mine, ["id", "word"])
+    change = "SET lock_timeout = '50ms'; DROP TABLE HERE.items_staged"
+    with pytest.raises(asyncpg.LockNotAvailableError):
+        await schema.run(change)
+    await sink.abandon(mine)
+    await schema.run(change)
+    await sink.close()
+
+
 async def test_the_index_of_earlier_versions_goes(schema: Schema) -> None:
     sink = schema.sink()
     token = await sealed(sink, attempt(), 1, 2)

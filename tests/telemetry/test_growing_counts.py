@@ -167,6 +167,21 @@ async def test_names_that_never_come_again_are_forgotten(
         counts = instrumentation._observed._counts
         assert len(counts._sums) == 10
         assert len(counts._seen) <= 1
+        assert not counts._seen_elsewhere, "which would hold what nobody looks at"
+
+
+def test_names_elsewhere_that_never_come_again_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(growing, "_MOST_NAMES", 10)
+    counts, workers = growing.GrowingCounts(), Workers()
+    for number in range(50):
+        (stats,) = workers.queue_stats()
+        overview = Overview(replace(stats, name=f"job {number}"), [], 0)
+        reading = Reading((workers, number), overview, loop_responds=True)
+        counts.add(reading)
+        counts.forget([reading])
+    assert len(counts._seen_elsewhere) == 11, "ten, and the one that is here"
 
 
 @pytest.mark.real_time

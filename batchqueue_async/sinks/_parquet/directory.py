@@ -15,13 +15,15 @@ from typing import NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from batchqueue_async._validation import refuse
 
 from ..epoch_attempts import prefix
 from ..epochs import Epoch
-from ..names import require_own
+from ..fences import require_own
 from ..staged import StagedRowsMissing, require_same_columns
-from .settings import require_compression, require_directory
 from .staged_file import StagedFile, force_to_disk, telling_path
 
 _MANIFEST = "_manifest.json"
@@ -39,6 +41,11 @@ _MOST_TRIES = 100
 _LONGEST = 255
 # Names that are one file's on every file system.
 _PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
+# pyarrow takes such a text for a URI, even if there is a folder of this name; and an
+# empty one would be the folder that the program happens to run in.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|\Z")
+# What Python makes of bytes of another encoding.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Part(NamedTuple):
@@ -64,8 +71,8 @@ class ParquetDirectory:
     def __init__(
         self, directory: str | Path, staging: str, row_group: int, compression: str
     ) -> None:
-        require_directory(directory)
-        require_compression(compression)
+        _require_directory(directory)
+        _require_compression(compression)
         self.path = Path(directory)
         self._staging = self.path / staging
         self._row_group = row_group
@@ -205,6 +212,26 @@ class ParquetDirectory:
         except FileNotFoundError:
             return
         shutil.rmtree(over, ignore_errors=True)
+
+
+def _require_directory(directory: str | Path) -> None:
+    """Refuse what pyarrow would take for another place, or not at all."""
+    if _URI.match(str(directory)):
+        refuse("directory", "a path of a mounted file system, no URI", directory)
+    if _SURROGATE.search(str(directory)):
+        refuse("directory", "a path in UTF-8, which pyarrow takes", str(directory))
+    if os.path.expanduser(directory) != str(directory):  # noqa: PTH111 - raises
+        refuse("directory", "a full path: pyarrow expands ~", str(directory))
+
+
+def _require_compression(compression: str) -> None:
+    """Refuse a compression that the writer would refuse at the first row."""
+    with suppress(pa.ArrowException, AttributeError, TypeError, ValueError):
+        pq.ParquetWriter(
+            pa.BufferOutputStream(), pa.schema([]), compression=compression
+        ).close()
+        return
+    refuse("compression", "one that pyarrow's ParquetWriter takes", compression)
 
 
 def _file_name(name: str) -> str:

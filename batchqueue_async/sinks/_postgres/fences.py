@@ -11,13 +11,14 @@ import asyncpg
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch, key_of
-from ..names import (
+from ..fences import (
     ANY_TABLE,
-    quoted,
+    KNOWN_TARGETS,
     require_own,
     warn_of_new_table,
     warn_of_old_fence,
 )
+from ..names import quoted
 from .target import Target, column_types, schema_on_path
 
 if TYPE_CHECKING:
@@ -40,17 +41,9 @@ _PARTS = """(
     SELECT refobjid FROM pg_depend JOIN pg_rewrite ON pg_rewrite.oid = objid
     WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass
         AND ev_class = to_regclass({0}))"""
-# A fence of each epoch stays, under one of few names. So each of these is asked for,
-# which the primary key answers; else an epoch would be looked for among all fences. The
-# limit keeps the server from planning both at once, and reading all after all. Where
-# there is none that this role may see, there may be others: that is an array of NULL.
+# The limit keeps the server from planning both at once, and reading all after all.
+# Where there is none that this role may see there may be others: an array of NULL.
 _OF_EPOCH = """
-    WITH RECURSIVE known (name) AS (
-        SELECT min(target) FROM {0}
-    UNION ALL
-        SELECT (SELECT min(target) FROM {0} WHERE target > name) FROM known
-        WHERE name IS NOT NULL
-    )
     SELECT coalesce((SELECT ARRAY[target, checkpoint] FROM known, LATERAL (
         SELECT target, to_jsonb({0}.*) ->> 'checkpoint' AS checkpoint FROM {0}
         WHERE target = name AND query = $2 AND batch = $3
@@ -175,7 +168,9 @@ class Fences:
         for place, keys in self._places:
             with self._telling_rights(place):
                 found: _Found | None = await connection.fetchval(
-                    _OF_EPOCH.format(place, _OID.format("$4"), _PARTS.format("$4")),
+                    (KNOWN_TARGETS + _OF_EPOCH).format(
+                        place, _OID.format("$4"), _PARTS.format("$4")
+                    ),
                     keys,
                     *key_of(epoch),
                     self._target.place,

@@ -63,7 +63,8 @@ class StagingTable:
     ) -> None:
         """Have the server plan what `publish` will execute, and no more.
 
-        What is wrong with the rest of it is told when it is executed.
+        What is wrong with the rest of it is told when it is executed: whoever stages
+        need not be a role that may insert.
 
         Raises:
             ValueError: The server refuses `on_conflict`.

@@ -15,13 +15,14 @@ from uuid import uuid4
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch, key_of
-from ..names import (
+from ..fences import (
     ANY_TABLE,
-    quoted,
+    KNOWN_TARGETS,
     require_own,
     warn_of_new_table,
     warn_of_old_fence,
 )
+from ..names import quoted
 
 _OLD_COLUMNS = ["query", "batch", "rows", "committed_at"]
 _LATER_COLUMNS = {"identity", "checkpoint"}
@@ -31,15 +32,7 @@ _MARKED = (
     f"(SELECT substr(name, {len(_MARK) + 1}) FROM main.sqlite_master"
     f" WHERE type = 'trigger' AND substr(name, 1, {len(_MARK)}) = '{_MARK}')"
 )
-# A fence of each epoch stays, under one of few names. So each of these is asked for,
-# which the primary key answers; else an epoch would be looked for among all fences.
 _OF_EPOCH = """
-    WITH RECURSIVE known (name) AS (
-        SELECT min(target) FROM {0}
-    UNION ALL
-        SELECT (SELECT min(target) FROM {0} WHERE target > name) FROM known
-        WHERE name IS NOT NULL
-    )
     SELECT target, checkpoint FROM known JOIN {0} ON target = name
     WHERE query = ? AND batch = ?"""
 
@@ -107,7 +100,7 @@ class SqliteFences:
         is_rebuilt = identity is None and not _is_empty(database, table)
         unknown = f" OR identity NOT IN {_MARKED}" if is_rebuilt else ""
         query = (
-            f"{_OF_EPOCH.format(self._place)}"
+            f"{(KNOWN_TARGETS + _OF_EPOCH).format(self._place)}"
             f" AND (identity = ? OR target IN (?, ?) AND (identity IS NULL{unknown}))"
             " ORDER BY target DESC"
         )

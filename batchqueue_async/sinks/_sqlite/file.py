@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
 
+from ..checks import refuse_on_conflict
 from ..epochs import Epoch
 from ..forks import watch_forks
 from ..names import as_sql_reads
@@ -234,3 +235,26 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
     # The path is told, since it may be another file than was meant.
     msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)
+
+
+def require_insert(
+    database: sqlite3.Connection, insert: str, on_conflict: str, table: str
+) -> None:
+    """Have SQLite compile an INSERT out of a SELECT with this end, and no more.
+
+    So that a wrong one is refused when an epoch begins, not when it ends.
+
+    Raises:
+        ValueError: SQLite refuses it with this end.
+        sqlite3.OperationalError: SQLite refuses it without, too.
+    """
+    if not on_conflict:
+        return
+    try:
+        # Without WHERE it would read ON as the beginning of a join's condition.
+        database.execute(f"EXPLAIN {insert} WHERE true {on_conflict}").close()
+    except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
+        if _code_of(error) in {sqlite3.SQLITE_OK, sqlite3.SQLITE_ERROR}:
+            # No other is about what it says.
+            database.execute(f"EXPLAIN {insert} WHERE true").close()
+            refuse_on_conflict(on_conflict, f"table {table}", error)

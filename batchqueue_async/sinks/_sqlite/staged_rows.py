@@ -17,8 +17,7 @@ from ..rows import Row
 from ..staged import Attempt, refuse_known
 from .affinity import ANY, affinity_of, declared_types
 from .fences import first_value
-from .file import find_table
-from .on_conflict import require_insert
+from .file import find_table, require_insert
 
 _KEY = "batchqueue_attempt"
 _ATTEMPTS = "main.batchqueue_attempts"
