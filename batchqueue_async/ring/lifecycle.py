@@ -169,6 +169,7 @@ class ConsumerTasks:
             self._say_untold()
         if self._canary is not None:
             self._canary.cancel()
+            await asyncio.wait({self._canary})
         self._release()
         for timer in self._timers:
             timer.cancel()

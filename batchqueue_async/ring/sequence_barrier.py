@@ -61,6 +61,9 @@ class SequenceBarrier(RingPart):
             TimeoutError: With `TimeoutBlockingWait`, after its timeout.
         """
         self.check_alert()
+        available = self.available()
+        if available >= sequence:
+            return available
         return await self._wait.wait_for(sequence, self)
 
     def alert(self) -> None:
