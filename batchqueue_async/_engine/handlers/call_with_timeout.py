@@ -89,13 +89,6 @@ async def _attempt(
     return None
 
 
-async def tell_on_error(parts: Parts, items: list[T], error: BaseException) -> None:
-    """Call the queue's `on_error` for items that are in no batch any more."""
-    on_error, timeout = parts.config.on_error, parts.config.handler_timeout
-    assert on_error is not None
-    await call_on_error(parts, on_error, items, error, timeout)
-
-
 async def call_on_error(
     parts: Parts,
     on_error: ErrorHandler[T],
@@ -187,7 +180,8 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
         if _has_answered(task):
             # It has ended in this very turn: first its result counts, then the
             # cancellation.
-            _cancel_current_task()
+            if (current := asyncio.current_task()) is not None:
+                current.cancel()
             return
         task.cancel()
         await _outlast(task, until, message)
@@ -273,12 +267,6 @@ def _raise_partial_failure(task: asyncio.Future[Any]) -> None:
         error = task.exception()
         if isinstance(error, PartialFailure):
             raise error
-
-
-def _cancel_current_task() -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        task.cancel()
 
 
 def _forget_error(task: asyncio.Future[Any]) -> None:
