@@ -236,7 +236,7 @@ async def test_what_there_was_no_memory_for_is_not_counted_as_accepted() -> None
         consumer=lambda _: None,
     )
     async with asyncio.timeout(LIMIT), BatchQueue("q", config) as queue:
-        queue._parts.placement.first.items = Tight()
+        queue._parts.placement.partitions[0].items = Tight()
         with pytest.raises(MemoryError) as raised:
             await queue.produce_many([1, 2, 3, 4, 5])
         assert vars(raised.value)["accepted"] == 3
