@@ -339,34 +339,23 @@ class Hooks:
         """Note that a handler's `on_close` began, and was cut off."""
         known = self._not_closed or {}
         if registration.is_closed and id(registration) not in known:
-            self._note_not_closed(registration)
-            logger.error(
-                "%s: on_close of %s was cut off; what it had to do is undone",
-                self._parts.name,
-                registration.label,
-                queue=self._parts.name,
-                handler=registration.label,
-                hook="on_close",
-            )
+            says = "%s: on_close of %s was cut off; what it had to do is undone"
+            self._note_not_closed(registration, says)
 
     def skip(self, registrations: Iterable[Registration]) -> None:
         """Note handlers whose `on_close` was due, and is never called."""
+        says = "%s: on_close of %s was not called: a deadline or loop's end was first"
         for registration in registrations:
             registration.is_closed = True
-            self._note_not_closed(registration)
-            logger.error(
-                "%s: on_close of %s was not called: a deadline or loop's end was first",
-                self._parts.name,
-                registration.label,
-                queue=self._parts.name,
-                handler=registration.label,
-                hook="on_close",
-            )
+            self._note_not_closed(registration, says)
 
-    def _note_not_closed(self, registration: Registration) -> None:
+    def _note_not_closed(self, registration: Registration, says: str = "") -> None:
         if self._not_closed is None:
             self._not_closed = {}
         self._not_closed[id(registration)] = registration
+        if says:
+            name, label = self._parts.name, registration.label
+            logger.error(says, name, label, queue=name, handler=label, hook="on_close")
 
     async def _call(
         self, hook: Hook, name: str, registration: Registration, call: HandlerCall
