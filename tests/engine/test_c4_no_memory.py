@@ -18,7 +18,7 @@ from batchqueue_async._engine.draining import batch as grouping
 from batchqueue_async._engine.draining import delivery, failed_batch
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.partitions import partition
-from batchqueue_async._engine.partitions.failure_log import FailureLogs
+from batchqueue_async._engine.partitions.kept_failures import FailureLogs
 from batchqueue_async._engine.partitions.partition import Partition
 from tests.engine.until import until
 from tests.support.oracle import check_settled
