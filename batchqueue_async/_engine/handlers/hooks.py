@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._engine.handlers.call_with_timeout import (
-    LeftBehind,
+    Unstoppable,
     attempt,
     finish,
 )
@@ -364,10 +364,7 @@ class Hooks:
         left: asyncio.Future[Any] | None = None
         try:
             error = await attempt(hook, timeout=registration.timeout)
-            left = error.left if isinstance(error, LeftBehind) else None
-        except BaseException as raised:
-            left = raised.left if isinstance(raised, LeftBehind) else None
-            raise
+            left = error.left if isinstance(error, Unstoppable) else None
         finally:
             call.end()
             if left is None:
