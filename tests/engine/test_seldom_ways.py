@@ -215,3 +215,35 @@ async def test_a_tick_of_a_handler_that_cannot_be_stopped_holds_up_no_other() ->
         await until(lambda: came)
         assert came[0] - began < 0.2
         await asyncio.sleep(2.0)
+
+
+class TakesTime:
+    """A call takes three seconds; it ticks every five."""
+
+    tick_every = 5.0
+
+    async def consume(self, _: list[Any]) -> None:
+        await asyncio.sleep(3.0)
+
+    def on_tick(self) -> None:
+        """Do nothing: it is enough that it is due."""
+
+
+async def test_a_tick_that_has_to_wait_for_a_call_holds_up_no_other_handler() -> None:
+    clock = asyncio.get_running_loop().time
+    handler, came = TakesTime(), list[float]()
+    config = BatchQueueConfig[Any](partitions=TWO, drain_tasks=DrainTaskPolicy.fixed(2))
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, handler)
+        queue.add_handler(str, handler)
+        queue.add_handler(bytes, lambda _: came.append(clock()))
+        assert (
+            queue.partition_of(1) == queue.partition_of(b"") != queue.partition_of("")
+        )
+        await asyncio.sleep(4.0)
+        assert await queue.produce("x")
+        await asyncio.sleep(1.5)
+        began = clock()
+        assert await queue.produce(b"x")
+        await until(lambda: came)
+        assert came[0] - began < 0.2

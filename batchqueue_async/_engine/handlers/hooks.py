@@ -133,8 +133,6 @@ class Hooks:
     ) -> float | None:
         """Call `on_idle` if it may be; returns when to look again, if that is known."""
         registration, naps = registrations[-1], self._parts.config.idle
-        # The hooks before it may have taken long.
-        now = max(now, asyncio.get_running_loop().time())
         if now < (due := next_idle(lock, naps)):
             # Another drain task has called it.
             return due
