@@ -103,8 +103,9 @@ class _Kind:
         self.count = self.items = 0
         self.example = ""
 
-    def is_due(self, now: float) -> bool:
-        return now >= self.told_at + self.period
+    @property
+    def due(self) -> float:
+        return self.told_at + self.period
 
     def tell(self, now: float) -> None:
         """Log how many more there were."""
@@ -127,12 +128,15 @@ class _Kind:
 class RepeatedFailures:
     """The failures of one queue that were logged lately."""
 
-    __slots__ = ("_full_until", "_kinds", "owed_at")
+    __slots__ = ("_full_until", "_kinds", "_quiet_until", "owed_at")
 
     def __init__(self) -> None:
         self._kinds: dict[object, _Kind] | None = None
         # Until when none of MOST kinds may go, so that nobody has to look for one.
         self._full_until = LONG_AGO
+        # Until when no more is told of many kinds: each in its own time would be a line
+        # each.
+        self._quiet_until = LONG_AGO
         # When a count is to be logged at the earliest; inf while there is none.
         self.owed_at = math.inf
 
@@ -208,15 +212,15 @@ class RepeatedFailures:
         self.owed_at = math.inf
         # A copy: at the program's end another thread's loop may still add to it.
         counted = [kind for kind in [*(self._kinds or {}).values()] if kind.count]
-        # Hundreds are told together: each in its own time would be a line each.
-        at_once = PERIOD if len(counted) > MOST_LINES else 0.0
-        due = [each for each in counted if each.is_due(now) or each.period <= at_once]
+        due = [each for each in counted if each.due <= now]
         for kind in _in_few_lines(due):
             kind.tell(now)
         for kind in due:
             kind.count = kind.items = 0
             kind.told_at = kind.seen_at if math.isinf(now) else now
-        dues = [kind.told_at + kind.period for kind in counted if kind.count]
+            if len(self._kinds or ()) > MOST_LINES:
+                self._quiet_until = kind.told_at + PERIOD
+        dues = [max(kind.due, self._quiet_until) for kind in counted if kind.count]
         self.owed_at = min([self.owed_at, *dues])
 
     def _count(
@@ -227,7 +231,7 @@ class RepeatedFailures:
         kind.seen_at = now
         if kind.count == 1:
             kind.example = error if isinstance(error, str) else reason(error)
-        self.owed_at = min(self.owed_at, kind.told_at + kind.period)
+        self.owed_at = min(self.owed_at, max(kind.due, self._quiet_until))
         self.tell(now)
 
     def _has_room(self, kinds: dict[object, _Kind], now: float) -> bool:

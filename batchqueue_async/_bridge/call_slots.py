@@ -266,7 +266,10 @@ class SlottedLock(HandlerLock):
 
 
 class SlotWait(Wait):
-    """Who is first at a lock needs one of the slots: until any of the calls ends."""
+    """Who is first at a lock needs one of the slots: until any of the calls ends.
+
+    Not this wait is refused, but one of these calls.
+    """
 
     __slots__ = ("_slots",)
 
@@ -282,9 +285,3 @@ class SlotWait(Wait):
         if len(holders) < self._slots.most:
             return ()
         return holders
-
-    def _describe(self) -> str:
-        return "none of the handler's calls ends"
-
-    def _wake(self) -> None:
-        """Never refused: one of the calls is."""

@@ -169,7 +169,6 @@ class _Registry:
 
 
 _registry = _Registry()
-_inherited: list[_Registry] = []
 
 
 def process_queue(
@@ -273,10 +272,9 @@ def _current() -> _Registry:
 
 
 def _start_anew() -> None:
-    # With a new lock: another thread may have held the old one during the fork.
+    # With a new lock: another thread may have held the old one during the fork. The
+    # loops of what was opened are kept by `at_exit`.
     global _registry  # noqa: PLW0603  # one per process is the point
-    # Kept alive: to end its LoopThreads would wait for threads that the child lacks.
-    _inherited.append(_registry)
     _registry = _Registry()
 
 

@@ -51,5 +51,5 @@ class Admission:
             try:
                 partition = self._placement.partition_of(item)
             except Exception:  # noqa: BLE001 - refused it is, whatever the selector says
-                partition = self._placement.first
+                partition = self._placement.partitions[0]
             partition.reject(1, closed=True)

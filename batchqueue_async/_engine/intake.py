@@ -272,7 +272,7 @@ class Intake(Admission):
         if sole is not None:
             return self._place_run(sole, chunk, placed)
         placement = self._placement
-        if placement.first.is_open_to_threads or placement.buffers_to_take:
+        if placement.partitions[0].is_open_to_threads or placement.buffers_to_take:
             # Each placing takes the guard, or puts its key's buffer into the ring of
             # fair turns, so the fewest placings are the cheapest.
             bins = sorted_bins(chunk, self._placement)

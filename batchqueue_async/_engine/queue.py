@@ -15,7 +15,7 @@ from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.partitions.undoing import undo_append
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts
-from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
+from batchqueue_async._engine.stats import BatchQueueStats, now_of, overview
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies import no_effect
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Offer, Timeout
@@ -356,7 +356,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
 
     def stats(self) -> BatchQueueStats:
         """Return the queue's statistics of this moment, whatever its state."""
-        return snapshot(self._parts)
+        return overview(self._parts).stats
 
     def __repr__(self) -> str:
         parts = self._parts

@@ -24,7 +24,7 @@ from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.partition_layout import Layout, byte_budget_of
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks_and_shutdown import QueueTasks
-from batchqueue_async._engine.partitions.failure_log import FailureLogs
+from batchqueue_async._engine.partitions.kept_failures import FailureLogs
 from batchqueue_async._engine.partitions.loads import Loads
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.ownership import Ownership

@@ -164,16 +164,12 @@ class Overview(Value):
     handler_count: int
 
 
-def snapshot(parts: Parts) -> BatchQueueStats:
-    """Return the statistics of one moment: nothing runs while they are collected."""
-    return overview(parts).stats
-
-
 def overview(
     parts: Parts, *, partitions: int | None = None, handlers: int | None = None
 ) -> Overview:
     """Return the sums, and so many partitions and handlers; None for all.
 
+    All are of one moment: nothing runs while they are collected.
     With thousands of partitions a look at each holds the loop up, and a display that
     looks once a second can't show them all.
     """

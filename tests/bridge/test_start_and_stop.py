@@ -20,6 +20,7 @@ from batchqueue_async import (
     SyncBatchQueue,
 )
 from batchqueue_async import in_thread as run_in_thread
+from batchqueue_async._bridge.loop_thread import run_of
 from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from tests.bridge.background import answers, in_background, wait_until
 from tests.bridge.dead import error_of
@@ -48,6 +49,23 @@ def test_start_is_idempotent_and_stop_returns_what_is_left_by_queue(
     for call in (loop_thread.start, loop_thread.__enter__, lambda: loop_thread.portal):
         assert type(error_of(call)) is BatchQueueError
     assert type(error_of(lambda: loop_thread.open("late"))) is BatchQueueError
+
+
+def test_what_is_hurried_by_a_ctrl_c_tells_what_is_left(loop_kind: str) -> None:
+    """Whoever stops it is interrupted, and gets no list."""
+    assert loop_kind
+    told: list[list[int]] = []
+    config = BatchQueueConfig[int](on_error=lambda batch, _: told.append(batch))
+    loop_thread = LoopThread().start()
+    queue: Bridge = loop_thread.open("q", config, {int: Gated(is_open=False)})
+    assert queue.produce(1)
+    run = run_of(loop_thread)
+    assert run is not None
+    run.draining.begin(None, tells=False)
+    wait_until(lambda: not queue.is_running)
+    run.draining.begin(0.0, tells=True)
+    assert run.wait()
+    assert (told, run.draining.take_left()) == ([[1]], {"q": []})
 
 
 def test_after_stop_each_verb_says_that_it_was_stopped() -> None:

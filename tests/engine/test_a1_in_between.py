@@ -13,8 +13,8 @@ from batchqueue_async._engine.draining.linger_and_nap import Gathering, Nap, Sch
 from batchqueue_async._engine.handlers.registration import Registration
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.partitions.ages import Ages
-from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.routing import placement_for
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
 from batchqueue_async._policies.selectors import by_type

@@ -252,6 +252,15 @@ def test_a_server_that_throttles_again_and_again_is_used_again_each_time() -> No
             assert limit.limit / cost(limit.limit) > 0.85 * allowed
 
 
+def test_a_size_that_is_taken_again_is_soon_found() -> None:
+    """The limit grows slowly at first beyond what was refused, then quickly."""
+    limit, cost = AdaptiveLimit(MOST), costs(0.002, 1e-5)
+    for call in range(700):
+        is_refused = call < 300 and limit.size > 50
+        limit.called(limit.size, cost(limit.size), OSError() if is_refused else None)
+    assert limit.limit > 2_000
+
+
 def test_a_partial_failure_says_nothing_of_the_size() -> None:
     limit = AdaptiveLimit(MOST)
     for _ in range(100):

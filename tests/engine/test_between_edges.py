@@ -224,7 +224,7 @@ async def test_items_that_a_retry_holds_back_make_no_batch_due() -> None:
         (partition,) = queue._parts.partitions
         assert isinstance(partition, FairPartition)
         await put(queue, WAYS["nowait"], "def")
-        assert partition.count_ready() == 0
+        assert partition.ready == 0
         await asyncio.sleep(0.02)
         assert seen == [list("abc")]
     assert seen[1:] == [list("abc"), list("def")]

@@ -15,10 +15,10 @@ from batchqueue_async import (
     Retry,
 )
 from batchqueue_async._engine.draining import batch as grouping
-from batchqueue_async._engine.draining import delivery
+from batchqueue_async._engine.draining import delivery, failed_batch
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.partitions import partition
-from batchqueue_async._engine.partitions.failure_log import FailureLogs
+from batchqueue_async._engine.partitions.kept_failures import FailureLogs
 from batchqueue_async._engine.partitions.partition import Partition
 from tests.engine.until import until
 from tests.support.oracle import check_settled
@@ -64,7 +64,7 @@ async def test_a_failed_batch_that_cannot_be_copied_is_told_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = Told()
-    monkeypatch.setattr(delivery, "list", no_memory, raising=False)
+    monkeypatch.setattr(failed_batch, "list", no_memory, raising=False)
     config = BatchQueueConfig[int](consumer=fails_once(), on_error=told)
     async with asyncio.timeout(LIMIT), BatchQueue("q", config) as queue:
         assert await queue.produce_many(range(200)) == 200
@@ -236,7 +236,7 @@ async def test_what_there_was_no_memory_for_is_not_counted_as_accepted() -> None
         consumer=lambda _: None,
     )
     async with asyncio.timeout(LIMIT), BatchQueue("q", config) as queue:
-        queue._parts.placement.first.items = Tight()
+        queue._parts.placement.partitions[0].items = Tight()
         with pytest.raises(MemoryError) as raised:
             await queue.produce_many([1, 2, 3, 4, 5])
         assert vars(raised.value)["accepted"] == 3

@@ -3,6 +3,7 @@
 import asyncio
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async._engine.draining.linger_and_nap import Gathering
 
 Times = list[float]
 
@@ -59,3 +60,10 @@ async def test_after_a_batch_an_item_waits_for_a_millisecond_at_most() -> None:
         await queue.produce(5)
         await asyncio.sleep(1.0)
         assert handled[-1] == began
+
+
+def test_lone_items_that_come_slowly_are_never_made_to_wait() -> None:
+    gathering = Gathering(shortest=0.001)
+    for number in range(1_000):
+        gathering.delivered(1, started=0.002 * number)
+        assert not gathering.pays

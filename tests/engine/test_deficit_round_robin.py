@@ -52,6 +52,13 @@ def test_a_batch_is_filled_where_there_is_enough() -> None:
     assert taken(ring, 500) == {}
 
 
+def test_small_batches_are_even_though_a_large_one_went_before() -> None:
+    ring = ring_of([Flow(name, 1000) for name in "abc"])
+    assert taken(ring, 100) == {"a": 34, "b": 33, "c": 33}
+    for _ in range(5):
+        assert taken(ring, 9) == {"a": 3, "b": 3, "c": 3}
+
+
 def test_gains_shrink_so_that_everybody_is_in_the_next_batch() -> None:
     """However many flood, and although each might give 100 in its turn."""
     floods = [Flow(f"flood{n}", 1000) for n in range(49)]

@@ -6,9 +6,11 @@ sixteen times as much.
 
 import asyncio
 import functools
+import gc
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -542,3 +544,24 @@ async def test_a_look_at_retries_that_is_cut_short_is_done_again() -> None:
         assert (len(due), staying) == (1, [])
         assert retries.dues(now) == expected != []
         await queue.shutdown(0.0)
+
+
+class Transient:
+    """A handler of which there are many, one after the other."""
+
+    def consume(self, batch: list[int]) -> None:
+        """Take it."""
+
+
+async def test_handlers_that_came_and_went_are_forgotten() -> None:
+    """One that is at work, or may come back, has to find its lock."""
+    known: list[ref[Transient]] = []
+    async with BatchQueue("q", BatchQueueConfig[Any]()) as queue:
+        for _ in range(200):
+            handler = Transient()
+            known.append(ref(handler))
+            queue.add_handler(int, handler)
+            del handler
+            assert queue.remove_handler(int)
+        gc.collect()
+        assert sum(each() is not None for each in known) < 50

@@ -18,7 +18,7 @@ from batchqueue_async import (
     OmittedItem,
     WhenFull,
 )
-from batchqueue_async._engine.partitions.failure_log import (
+from batchqueue_async._engine.partitions.kept_failures import (
     estimated_size,
     forget_locals,
 )

@@ -213,3 +213,14 @@ async def test_of_many_kinds_few_lines_a_second_tell(told: Told) -> None:
     assert re.match(r"q: items failed in \d+, and 92 other kinds \.\.\. \d+ more", last)
     repeats.tell(float("inf"))
     assert told.counted == 40 * 102 - 100, "none is lost"
+
+
+async def test_kinds_that_began_one_by_one_are_told_together(told: Told) -> None:
+    """Each in its own time would be a line each."""
+    repeats = RepeatedFailures()
+    for _ in range(4):
+        for number in range(100):
+            repeats.error("", title=f"q: it failed in {number}", error=OSError())
+            await asyncio.sleep(0.01)
+    assert len(told.in_full) == 100
+    assert len(told.others) <= 4 * MOST_LINES

@@ -28,8 +28,7 @@ from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.handler_stats import causes_of, note_cuts
 from batchqueue_async._engine.handlers.call_with_timeout import (
-    LeftBehind,
-    Stopwatch,
+    Unstoppable,
     finish,
     user_error,
 )
@@ -39,6 +38,7 @@ from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.item_types import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
 from batchqueue_async._policies.retry import PartialFailure, checked_answer
+from batchqueue_async._threads.clock import monotonic
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
@@ -65,7 +65,7 @@ def _raised(
     error: BaseException, call: HandlerCall
 ) -> tuple[BaseException, asyncio.Future[Any] | None]:
     """Return what a call raised, and its future if it still runs; see `user_error`."""
-    left = error.left if isinstance(error, LeftBehind) else None
+    left = error.left if isinstance(error, Unstoppable) else None
     assert call.registration is not None
     if call.coroutine is not None and call.registration.timeout is None:
         # After a signal handler has raised nobody resumes the coroutine.
@@ -137,17 +137,8 @@ class InFlight(Generic[T]):
         )
         yield from (batch for batch in self.retries.batches if not batch.is_settled)
 
-    def take(
-        self,
-        partitions: list[Partition[T]],
-        most: int | None,
-        now: float,
-    ) -> int:
-        """Take what is due: batches to retry first, then from each of the partitions.
-
-        Returns:
-            How many items came out of the partitions.
-        """
+    def take(self, partitions: list[Partition[T]], most: int | None, now: float) -> int:
+        """Take batches to retry that are due, then from the partitions; count these."""
         if len(partitions) == 1 and self._is_plain and not self.retries.batches:
             partition = partitions[0]
             self.taking = partitions
@@ -289,7 +280,7 @@ class InFlight(Generic[T]):
             await detector.enter_handler(lock, mode, self._drain_task)
         # No call in between: it is inside from here on, whatever is raised.
         batch.attempts, batch.stage = batch.attempts + 1, INSIDE
-        watch = Stopwatch() if self._counts.is_timed else None
+        started = monotonic() if self._counts.is_timed else None
         error, left = _NOTHING
         call = HandlerCall(detector, self._drain_task, lock, mode, registration)
         try:
@@ -305,8 +296,8 @@ class InFlight(Generic[T]):
             error, left = _raised(raised, call)
         finally:
             call.end()
-            if watch:
-                self._charge(batch, registration, watch.seconds(), error)
+            if started is not None:
+                self._charge(batch, call, started, error)
             if left is None:
                 leave(batch, registration)
             else:
@@ -319,11 +310,15 @@ class InFlight(Generic[T]):
     def _charge(
         self,
         batch: Batch[Any],
-        registration: Registration,
-        seconds: float,
+        call: HandlerCall,
+        started: float,
         error: BaseException | None,
     ) -> None:
         """Book a call's time with partitions, counts, meter and adaptive limit."""
+        registration, now = call.registration, call.detector.calls.clock()
+        assert registration is not None
+        # A virtual clock stands still while a handler computes.
+        seconds = max(now - call.began, monotonic() - started)
         batch.charge(seconds)
         self._counts.calls += error is None
         if registration.meter is not None:

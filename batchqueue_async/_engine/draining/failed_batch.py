@@ -120,11 +120,7 @@ class RetryQueue(Generic[T]):
         )
         if parts.config.on_retry is None:
             return
-        try:
-            await self._tell_on_retry(batch, registration, error, wait)
-        except Exception:  # noqa: BLE001 - no memory for the list
-            says, name = "%s: on_retry could not be told", parts.name
-            logger.exception(says, name, queue=name, hook="on_retry")
+        await self._tell_on_retry(batch, registration, error, wait)
 
     async def _tell_on_retry(
         self,
@@ -164,8 +160,6 @@ class RetryQueue(Generic[T]):
         self, batch: Batch[T], registration: Registration, error: BaseException
     ) -> None:
         parts = self._parts
-        if batch.stage >= TOLD:
-            return
         try:
             if registration.on_error is None:
                 parts.repeated_failures.error(
@@ -253,10 +247,7 @@ class RetryQueue(Generic[T]):
         """Return a blocked batch in pieces, if some of them need not wait."""
         if batch.is_kept_out(self._drain_task):
             return []
-        try:
-            return pieces_of(batch, self._see())
-        except MemoryError:
-            return []
+        return pieces_of(batch, self._see())
 
     def _see(self) -> Dues[T]:
         dues = self._dues

@@ -7,7 +7,6 @@ the handler produced by itself is an error like any other.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -43,25 +42,17 @@ A rollback takes a server's answer, and a killed process a moment of a busy mach
 _IS_TOLD: Final = "_batchqueue_async_told_to_end"
 
 
-class LeftBehind(BaseException):
-    """A call is given up, while the task that it awaits goes on."""
+class Unstoppable(TimeoutError):
+    """A handler went on after its timeout and the cancellation that followed."""
 
-    def __init__(self, task: asyncio.Future[Any], *message: str) -> None:
-        super().__init__(*message)
+    def __init__(self, task: asyncio.Future[Any], message: str) -> None:
+        super().__init__(message)
         self._task = task
 
     @property
     def left(self) -> asyncio.Future[Any] | None:
         """The task that still runs, if it does."""
         return None if self._task.done() else self._task
-
-
-class Unstoppable(LeftBehind, TimeoutError):
-    """A handler went on after its timeout and the cancellation that followed."""
-
-
-class CutOff(LeftBehind, asyncio.CancelledError):
-    """The waiting for a handler was cancelled twice, and the handler goes on."""
 
 
 async def attempt(
@@ -88,13 +79,6 @@ async def _attempt(
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
         return user_error(error, call_here)
     return None
-
-
-async def tell_on_error(parts: Parts, items: list[T], error: BaseException) -> None:
-    """Call the queue's `on_error` for items that are in no batch any more."""
-    on_error, timeout = parts.config.on_error, parts.config.handler_timeout
-    assert on_error is not None
-    await call_on_error(parts, on_error, items, error, timeout)
 
 
 async def call_on_error(
@@ -188,7 +172,8 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
         if _has_answered(task):
             # It has ended in this very turn: first its result counts, then the
             # cancellation.
-            _cancel_current_task()
+            if (current := asyncio.current_task()) is not None:
+                current.cancel()
             return
         task.cancel()
         await _outlast(task, until, message)
@@ -215,7 +200,6 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
 
     Raises:
         Unstoppable: It did not end by `until`, nor in the grace after that.
-        CutOff: The current task, which is to end, was cancelled again.
     """
     loop = asyncio.get_running_loop()
     until = max(until, loop.time()) + _GRACE
@@ -233,8 +217,6 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
                 uncancel()
                 continue
             is_told = True
-            if is_ending and not task.done():
-                raise CutOff(task) from None
     return is_told
 
 
@@ -276,12 +258,6 @@ def _raise_partial_failure(task: asyncio.Future[Any]) -> None:
             raise error
 
 
-def _cancel_current_task() -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        task.cancel()
-
-
 def _forget_error(task: asyncio.Future[Any]) -> None:
     # Asked for, so that asyncio does not report what the handler's clean-up raised.
     if not task.cancelled():
@@ -302,25 +278,3 @@ def _end_program(error: BaseException) -> None:
 
 def _raise(error: BaseException) -> NoReturn:
     raise error
-
-
-class Stopwatch:
-    """Measures how long a handler takes, on any loop, from its own creation on."""
-
-    __slots__ = ("_clock_started", "_loop", "_loop_started")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._loop_started = self._loop.time()
-        self._clock_started = time.perf_counter()
-
-    def seconds(self) -> float:
-        """Return the seconds since it was made.
-
-        uvloop's clock stands still within one turn, and a test's virtual clock is not
-        the machine's: the larger of both is the time that passed.
-        """
-        return max(
-            self._loop.time() - self._loop_started,
-            time.perf_counter() - self._clock_started,
-        )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._engine.handlers.call_with_timeout import (
-    LeftBehind,
+    Unstoppable,
     attempt,
     finish,
 )
@@ -133,8 +133,6 @@ class Hooks:
     ) -> float | None:
         """Call `on_idle` if it may be; returns when to look again, if that is known."""
         registration, naps = registrations[-1], self._parts.config.idle
-        # The hooks before it may have taken long.
-        now = max(now, asyncio.get_running_loop().time())
         if now < (due := next_idle(lock, naps)):
             # Another drain task has called it.
             return due
@@ -339,34 +337,23 @@ class Hooks:
         """Note that a handler's `on_close` began, and was cut off."""
         known = self._not_closed or {}
         if registration.is_closed and id(registration) not in known:
-            self._note_not_closed(registration)
-            logger.error(
-                "%s: on_close of %s was cut off; what it had to do is undone",
-                self._parts.name,
-                registration.label,
-                queue=self._parts.name,
-                handler=registration.label,
-                hook="on_close",
-            )
+            says = "%s: on_close of %s was cut off; what it had to do is undone"
+            self._note_not_closed(registration, says)
 
     def skip(self, registrations: Iterable[Registration]) -> None:
         """Note handlers whose `on_close` was due, and is never called."""
+        says = "%s: on_close of %s was not called: a deadline or loop's end was first"
         for registration in registrations:
             registration.is_closed = True
-            self._note_not_closed(registration)
-            logger.error(
-                "%s: on_close of %s was not called: a deadline or loop's end was first",
-                self._parts.name,
-                registration.label,
-                queue=self._parts.name,
-                handler=registration.label,
-                hook="on_close",
-            )
+            self._note_not_closed(registration, says)
 
-    def _note_not_closed(self, registration: Registration) -> None:
+    def _note_not_closed(self, registration: Registration, says: str = "") -> None:
         if self._not_closed is None:
             self._not_closed = {}
         self._not_closed[id(registration)] = registration
+        if says:
+            name, label = self._parts.name, registration.label
+            logger.error(says, name, label, queue=name, handler=label, hook="on_close")
 
     async def _call(
         self, hook: Hook, name: str, registration: Registration, call: HandlerCall
@@ -375,10 +362,7 @@ class Hooks:
         left: asyncio.Future[Any] | None = None
         try:
             error = await attempt(hook, timeout=registration.timeout)
-            left = error.left if isinstance(error, LeftBehind) else None
-        except BaseException as raised:
-            left = raised.left if isinstance(raised, LeftBehind) else None
-            raise
+            left = error.left if isinstance(error, Unstoppable) else None
         finally:
             call.end()
             if left is None:

@@ -149,9 +149,7 @@ class HandlerRegistry:
         return removed
 
     def of(self, item_type: type) -> Registration | None:
-        """Return the registration for items of exactly this type."""
-        if self.consumer is not None:
-            return self.consumer
+        """Return what is registered for items of exactly this type, not a consumer."""
         try:
             return self.resolved[item_type]
         except KeyError:

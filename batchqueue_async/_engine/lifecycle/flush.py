@@ -15,7 +15,7 @@ from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
     from batchqueue_async._engine.handlers.registration import Registration
-    from batchqueue_async._engine.partitions.failure_log import FailureLog
+    from batchqueue_async._engine.partitions.kept_failures import FailureLog
     from batchqueue_async._engine.queue_parts import Parts
 
 

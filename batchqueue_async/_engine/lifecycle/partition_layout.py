@@ -187,10 +187,10 @@ def _new_partition(parts: Parts, index: int) -> Partition[Any]:
         arguments = parts.byte_budget, *arguments
     elif is_rolling:
         from batchqueue_async._engine.partitions import (  # noqa: PLC0415
-            drop_oldest_partition,
+            rolling_partition,
         )
 
-        kind = drop_oldest_partition.RollingPartition
+        kind = rolling_partition.RollingPartition
     if config.audit:
         from batchqueue_async._engine.partitions.audited_partition import (  # noqa: PLC0415
             audited,

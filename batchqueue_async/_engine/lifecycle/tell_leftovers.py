@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handlers.call_with_timeout import tell_on_error
+from batchqueue_async._engine.handlers.call_with_timeout import call_on_error
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
@@ -36,18 +36,21 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
     if not left:
         return
     items, begun = left.copy(), list[None]()
+    on_error, timeout = parts.config.on_error, parts.config.handler_timeout
     telling: asyncio.Task[None] | None = None
 
     async def call() -> None:
         begun.append(None)
+        assert on_error is not None
+        error = BatchQueueError(message)
         with HandlerCall(parts.detector, None, None, EXCLUSIVE, None, "on_error"):
-            await tell_on_error(parts, items, BatchQueueError(message))
+            await call_on_error(parts, on_error, items, error, timeout)
 
     # No call in between: what is not in `left` is reported, or put back below.
     del left[:]
     try:
         logger.error(message, **_fields(parts, items))
-        if parts.config.on_error is None:
+        if on_error is None:
             begun.append(None)
             return
         telling = asyncio.create_task(call())

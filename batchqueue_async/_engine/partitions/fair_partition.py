@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable, Sequence, Sized
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -142,10 +143,6 @@ class FairPartition(Partition[T]):
             for buffer, count in shares.items():
                 buffer.allotted = count
             return list(shares)
-
-    def count_ready(self) -> int:
-        """Return how many items wait that are not held back."""
-        return self.ready
 
     def expect(self, buffer: KeyBuffer[T]) -> None:
         """A buffer is about to get items."""
@@ -304,7 +301,7 @@ def buffers_to_take(
     """
     fair = [each for each in partitions if isinstance(each, FairPartition)]
     if most is not None:
-        fair.sort(key=FairPartition.count_ready)
+        fair.sort(key=attrgetter("ready"))
     taken_from: list[Partition[T]] = []
     for left, partition in zip(range(len(fair), 0, -1), fair, strict=True):
         part = None if most is None else max(1, most // left)

@@ -16,12 +16,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Outcome, Watcher
-from batchqueue_async._engine.partitions.drop_oldest_partition import (
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.rolling_partition import (
     RollingPartition,
     cut_off,
 )
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.told_once import (
     ToldOncePartition,
     take_back,

@@ -77,10 +77,6 @@ class TypePlacement:
     buffers_to_take: None = None
     """Partitions are taken from as a whole."""
 
-    @property
-    def first(self) -> Partition[Any]:
-        return self.partitions[0]
-
     def partition_of(self, item: object) -> Partition[Any]:
         if (sole := self.sole) is not None:
             return sole
@@ -181,10 +177,6 @@ class SelectorPlacement:
         self.routes: dict[type, Partition[Any]] = {}
         # A selector is never called on two threads at once.
         self.guard: AbstractContextManager[Any] = UNGUARDED
-
-    @property
-    def first(self) -> Partition[Any]:
-        return self.partitions[0]
 
     @property
     def sole(self) -> Partition[Any] | None:

@@ -23,8 +23,8 @@ from batchqueue_async._engine.partitions.byte_budget import (
     Measured,
     one_measured,
 )
-from batchqueue_async._engine.partitions.drop_oldest_partition import NEVER
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK
+from batchqueue_async._engine.partitions.rolling_partition import NEVER
 from batchqueue_async._engine.partitions.sized_line import SizedLine
 from batchqueue_async._engine.partitions.told_once import (
     ToldOncePartition,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar, cast
 
 from batchqueue_async._engine.partitions.byte_budget import Measured
-from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 
 T = TypeVar("T")
