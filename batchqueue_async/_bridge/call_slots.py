@@ -266,10 +266,7 @@ class SlottedLock(HandlerLock):
 
 
 class SlotWait(Wait):
-    """Who is first at a lock needs one of the slots: until any of the calls ends.
-
-    Not this wait is refused, but one of these calls.
-    """
+    """Who is first at a lock needs one of the slots: until any of the calls ends."""
 
     __slots__ = ("_slots",)
 
@@ -285,3 +282,9 @@ class SlotWait(Wait):
         if len(holders) < self._slots.most:
             return ()
         return holders
+
+    def _describe(self) -> str:
+        return "none of the handler's calls ends"
+
+    def _wake(self) -> None:
+        """Never refused: one of the calls is."""

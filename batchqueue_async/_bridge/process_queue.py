@@ -169,6 +169,7 @@ class _Registry:
 
 
 _registry = _Registry()
+_inherited: list[_Registry] = []
 
 
 def process_queue(
@@ -272,9 +273,10 @@ def _current() -> _Registry:
 
 
 def _start_anew() -> None:
-    # With a new lock: another thread may have held the old one during the fork. The
-    # loops of what was opened are kept by `at_exit`.
+    # With a new lock: another thread may have held the old one during the fork.
     global _registry  # noqa: PLW0603  # one per process is the point
+    # Kept alive: to end its LoopThreads would wait for threads that the child lacks.
+    _inherited.append(_registry)
     _registry = _Registry()
 
 

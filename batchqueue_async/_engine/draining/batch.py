@@ -91,7 +91,8 @@ class Batch(Generic[T]):
     @property
     def order_keys(self) -> tuple[OrderKey, ...]:
         """Keys of its order: it must not overtake an earlier batch that shares one."""
-        assert self.registration is not None
+        if self.registration is None:
+            return ()
         lock = self.registration.lock
         if self.others is None:
             return ((lock, self.partition),)
@@ -187,7 +188,10 @@ class Batch(Generic[T]):
         """
         if self.registration is None or self.registration.limit is None:
             return [self]
-        pieces = self.pieces(self.registration.max_batch)
+        try:
+            pieces = self.pieces(self.registration.max_batch)
+        except MemoryError:
+            return [self]
         if pieces != [self]:
             for piece in pieces:
                 piece.attempts, piece.give_up_at = self.attempts, self.give_up_at

@@ -28,7 +28,7 @@ from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.handler_stats import causes_of, note_cuts
 from batchqueue_async._engine.handlers.call_with_timeout import (
-    Unstoppable,
+    LeftBehind,
     finish,
     user_error,
 )
@@ -65,7 +65,7 @@ def _raised(
     error: BaseException, call: HandlerCall
 ) -> tuple[BaseException, asyncio.Future[Any] | None]:
     """Return what a call raised, and its future if it still runs; see `user_error`."""
-    left = error.left if isinstance(error, Unstoppable) else None
+    left = error.left if isinstance(error, LeftBehind) else None
     assert call.registration is not None
     if call.coroutine is not None and call.registration.timeout is None:
         # After a signal handler has raised nobody resumes the coroutine.

@@ -120,7 +120,11 @@ class RetryQueue(Generic[T]):
         )
         if parts.config.on_retry is None:
             return
-        await self._tell_on_retry(batch, registration, error, wait)
+        try:
+            await self._tell_on_retry(batch, registration, error, wait)
+        except Exception:  # noqa: BLE001 - no memory for the list
+            says, name = "%s: on_retry could not be told", parts.name
+            logger.exception(says, name, queue=name, hook="on_retry")
 
     async def _tell_on_retry(
         self,
@@ -160,6 +164,8 @@ class RetryQueue(Generic[T]):
         self, batch: Batch[T], registration: Registration, error: BaseException
     ) -> None:
         parts = self._parts
+        if batch.stage >= TOLD:
+            return
         try:
             if registration.on_error is None:
                 parts.repeated_failures.error(
@@ -247,7 +253,10 @@ class RetryQueue(Generic[T]):
         """Return a blocked batch in pieces, if some of them need not wait."""
         if batch.is_kept_out(self._drain_task):
             return []
-        return pieces_of(batch, self._see())
+        try:
+            return pieces_of(batch, self._see())
+        except MemoryError:
+            return []
 
     def _see(self) -> Dues[T]:
         dues = self._dues

@@ -95,7 +95,7 @@ class AdaptiveLimit:
         self._slope = 0.0
         self._flips = 0
         self._rest = self._rest_for = 0
-        # Seconds for each item, in the last round.
+        # Seconds for each item, as of late.
         self._usual: float | None = None
         # Failures since the last success; whether the limit was halved in this round.
         self._in_a_row = 0
@@ -150,7 +150,9 @@ class AdaptiveLimit:
                 self._try(0)
             return
         self._seconds.append(seconds)
-        if len(self._seconds) >= CALLS:
+        # An odd number of calls, so that a regular pattern does not always hit the same
+        # size.
+        if len(self._seconds) >= CALLS + (self._trial == 0):
             self._end_trial()
 
     def _try(self, trial: int) -> None:
@@ -172,7 +174,7 @@ class AdaptiveLimit:
         return min(self._most, self._ceiling)
 
     def _end_trial(self) -> None:
-        in_order, size = sorted(self._seconds), self.size
+        in_order, size = sorted(self._seconds[-CALLS:]), self.size
         median = sum(in_order[CALLS // 2 - 1 : CALLS // 2 + 1]) / 2
         rate = log(size / (median + self._debt / CALLS))
         if self._trial == 0:
@@ -193,6 +195,8 @@ class AdaptiveLimit:
             self._usual = None
             self._settle(0)
             return
+        if usual is not None and self._rest_for:
+            self._usual = usual * 0.8 + seconds * 0.2
         self._is_backed_off = self._is_backed_off and self._debt > 0
         self._lift_ceiling()
         if not distance:

@@ -42,17 +42,25 @@ A rollback takes a server's answer, and a killed process a moment of a busy mach
 _IS_TOLD: Final = "_batchqueue_async_told_to_end"
 
 
-class Unstoppable(TimeoutError):
-    """A handler went on after its timeout and the cancellation that followed."""
+class LeftBehind(BaseException):
+    """A call is given up, while the task that it awaits goes on."""
 
-    def __init__(self, task: asyncio.Future[Any], message: str) -> None:
-        super().__init__(message)
+    def __init__(self, task: asyncio.Future[Any], *message: str) -> None:
+        super().__init__(*message)
         self._task = task
 
     @property
     def left(self) -> asyncio.Future[Any] | None:
         """The task that still runs, if it does."""
         return None if self._task.done() else self._task
+
+
+class Unstoppable(LeftBehind, TimeoutError):
+    """A handler went on after its timeout and the cancellation that followed."""
+
+
+class CutOff(LeftBehind, asyncio.CancelledError):
+    """The waiting for a handler was cancelled twice, and the handler goes on."""
 
 
 async def attempt(
@@ -200,6 +208,7 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
 
     Raises:
         Unstoppable: It did not end by `until`, nor in the grace after that.
+        CutOff: The current task, which is to end, was cancelled again.
     """
     loop = asyncio.get_running_loop()
     until = max(until, loop.time()) + _GRACE
@@ -217,6 +226,8 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
                 uncancel()
                 continue
             is_told = True
+            if is_ending and not task.done():
+                raise CutOff(task) from None
     return is_told
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._engine.handlers.call_with_timeout import (
-    Unstoppable,
+    LeftBehind,
     attempt,
     finish,
 )
@@ -133,6 +133,8 @@ class Hooks:
     ) -> float | None:
         """Call `on_idle` if it may be; returns when to look again, if that is known."""
         registration, naps = registrations[-1], self._parts.config.idle
+        # The hooks before it may have taken long.
+        now = max(now, asyncio.get_running_loop().time())
         if now < (due := next_idle(lock, naps)):
             # Another drain task has called it.
             return due
@@ -362,7 +364,10 @@ class Hooks:
         left: asyncio.Future[Any] | None = None
         try:
             error = await attempt(hook, timeout=registration.timeout)
-            left = error.left if isinstance(error, Unstoppable) else None
+            left = error.left if isinstance(error, LeftBehind) else None
+        except BaseException as raised:
+            left = raised.left if isinstance(raised, LeftBehind) else None
+            raise
         finally:
             call.end()
             if left is None:

@@ -68,10 +68,7 @@ class Opening:
 
 
 class OpeningWait(Wait):
-    """A drain task waits with a batch while another one opens the handler.
-
-    Not this wait is refused, but one of the call that opens.
-    """
+    """A drain task waits with a batch while another one opens the handler."""
 
     __slots__ = ("_opening",)
 
@@ -83,6 +80,12 @@ class OpeningWait(Wait):
 
     def targets(self) -> Collection[Node]:
         return (self._opening,)
+
+    def _describe(self) -> str:
+        return "its on_open does not end"
+
+    def _wake(self) -> None:
+        """Do nothing: not this wait is refused, but that of the call that opens."""
 
 
 async def _wait_for(lock: asyncio.Lock, wait: OpeningWait) -> None:

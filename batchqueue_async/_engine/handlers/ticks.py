@@ -48,7 +48,12 @@ class Ticks:
 
     def done(self, now: float) -> None:
         """Note a tick now, which stands for all that were missed before."""
-        due = self.next_due(now)
+        if self.due is None:
+            # Its handler was removed just now.
+            return
         # With what is due just now, and by rounding a moment later.
-        missed = math.floor((now - due) / self.every + _ROUNDING)
-        self.due = due + (missed + 1) * self.every
+        missed = math.floor((now - self.due) / self.every + _ROUNDING)
+        self.due += (missed + 1) * self.every
+        if self.due <= now:
+            # Where the clock's own steps are coarser than that.
+            self.due += self.every

@@ -141,12 +141,11 @@ class Wait(ABC):
         """Whether it waits until some drain task takes from this partition."""
         return False
 
-    # For those that are refusable.
-    def _describe(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _describe(self) -> str: ...
 
-    def _wake(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _wake(self) -> None: ...
 
     def begin(self) -> None:
         """Wait from now on, for what `targets` says, which may be more than before."""

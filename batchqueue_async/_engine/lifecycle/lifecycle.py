@@ -367,6 +367,8 @@ class Lifecycle:
 
     def _tell_manager(self) -> None:
         """Let the manager, and the registry if nothing is left, drop an ended queue."""
+        if self.parts.state not in ENDED:
+            return
         if not self.leftovers:
             self._registry().forget(self)
         if self.on_closed is not None:

@@ -31,6 +31,7 @@ class WeakTypeDict(Generic[V]):
 
     __slots__ = (
         "_back",
+        "_back_before",
         "_far",
         "_pinned",
         "ended",
@@ -43,8 +44,9 @@ class WeakTypeDict(Generic[V]):
         # The types that stay near: those with a handler of their own.
         self._pinned = pinned
         self._far: dict[ref[type], V] | None = None
-        # How many came back since all had to leave.
+        # How many came back since all had to leave, and in the period before that.
         self._back = 0
+        self._back_before = 0
         # How often they had to leave; other caches of types are cleared then, too.
         self.evictions = 0
         # The values of types that were collected, for the owner of the dict to take.
@@ -75,7 +77,8 @@ class WeakTypeDict(Generic[V]):
 
     def trim(self) -> None:
         """Let the types that are not pinned leave, if there are too many."""
-        if len(self.near) >= LEAST + 2 * (len(self._pinned) + self._back):
+        in_use = len(self._pinned) + max(self._back, self._back_before)
+        if len(self.near) >= LEAST + 2 * in_use:
             self._let_go()
 
     def clear(self) -> None:
@@ -84,7 +87,7 @@ class WeakTypeDict(Generic[V]):
         self.near.clear()
 
     def _let_go(self) -> None:
-        self._back = 0
+        self._back_before, self._back = self._back, 0
         self.evictions += 1
         if self._far is None:
             self._far = {}
