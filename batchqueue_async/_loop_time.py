@@ -213,8 +213,10 @@ class LoopTurn:
         if not self.is_shared:
             # As in `asyncio.sleep(0)`, without the price of one coroutine more.
             yield
+        if not self.is_shared:
             self._began = self._clock()
         else:
+            # Also a drain task that was alone before, if others have come meanwhile.
             sleeper = Sleeper(self._loop)
             self._line.append(sleeper)
             self._ask()

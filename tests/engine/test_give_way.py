@@ -443,7 +443,11 @@ async def test_the_next_producer_gets_what_the_last_one_waited_with() -> None:
     assert await producer
     assert await second
     assert partition.take(None) == [5, 6]
-    assert line.spare is None
+    # So it is where one was in the line, and knows by now that its item is in.
+    spare = line.spare
+    assert (spare.chunk, spare.wants, spare.accepted) == ((), 1, 0)
+    assert (spare.line, spare.ahead, spare.behind) == (None, None, None)
+    assert (spare._wakeup, spare._context, spare.is_woken) == (None, None, False)
 
 
 @every_loop
