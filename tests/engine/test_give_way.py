@@ -444,7 +444,8 @@ async def test_the_next_producer_gets_what_the_last_one_waited_with() -> None:
     assert await second
     assert partition.take(None) == [5, 6]
     # So it is where one was in the line, and knows by now that its item is in.
-    spare = line.spare
+    spare = partition.line.spare
+    assert spare is not None
     assert (spare.chunk, spare.wants, spare.accepted) == ((), 1, 0)
     assert (spare.line, spare.ahead, spare.behind) == (None, None, None)
     assert (spare._wakeup, spare._context, spare.is_woken) == (None, None, False)
