@@ -156,7 +156,7 @@ class RetryQueue(Generic[T]):
         """Get the permit back, and return a call of this hook, which has begun."""
         detector = self._parts.detector
         if (permit := detector.permit) is not None:
-            await permit.regain()
+            await permit.regain(or_tell=hook == "on_error")
         drain_task = self._drain_task
         return HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, hook)
 

@@ -117,15 +117,26 @@ class Permit:
         self.lend()
         self.pool.leave()
 
-    async def regain(self) -> None:
-        """Get it back for the drain task itself, before it calls anything else."""
+    async def regain(self, *, or_tell: bool = False) -> None:
+        """Get it back for the drain task itself, before it calls anything else.
+
+        With `or_tell` it returns without it where the task is to end, since at a
+        deadline nobody may give one back: what failed is told, and the cancellation
+        comes with the next wait.
+        """
         while not self.is_held:
             try:
                 await self._acquire()
             except asyncio.CancelledError:
-                if is_cancelled_for_good():
+                if not is_cancelled_for_good():
+                    uncancel()
+                    continue
+                task = asyncio.current_task()
+                if not or_tell or task is None:
                     raise
-                uncancel()
+                self.lend()
+                task.cancel()
+                return
 
     def look(self, call: HandlerCall) -> None:
         """A wait of the call has begun or ended: lend it, or ask for it, if need be.

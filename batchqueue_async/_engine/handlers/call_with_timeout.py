@@ -167,37 +167,47 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     if (call := current_call()) is not None:
         call.end_step()
         call.end_step_to_wait()
-    # If the wait is cut short nobody else looks at the task's error.
-    task.add_done_callback(_forget_error)
     if isinstance(awaitable, Coroutine):
         # Cancelled before its first step, it would be reported as never awaited.
         task.add_done_callback(lambda _: awaitable.close())
     until = asyncio.get_running_loop().time() + timeout
     message = f"no answer within handler_timeout={timeout}"
+    cut_off_by: tuple[object, ...] | None = None
     try:
         await asyncio.wait({task}, timeout=timeout)
-    except asyncio.CancelledError:
-        if _has_answered(task):
-            # It has ended in this very turn: first its result counts, then the
-            # cancellation.
-            if (current := asyncio.current_task()) is not None:
-                current.cancel()
-            return
+    except asyncio.CancelledError as cancelled:
+        cut_off_by = cancelled.args
+    # Outside of the block, where each error would get the cancellation as its context.
+    if cut_off_by is not None:
+        if not await _answer_in_spite_of_it(task, until, message):
+            raise asyncio.CancelledError(*cut_off_by)
+    elif not _has_answered(task):
+        task.cancel()
+        if await _outlast(task, until, message):
+            raise asyncio.CancelledError
+        _raise_partial_failure(task)
+        raise TimeoutError(message)
+
+
+async def _answer_in_spite_of_it(
+    task: asyncio.Future[BaseException | None], until: float, message: str
+) -> bool:
+    """Have the handler's task end, now that the current one is cancelled.
+
+    Returns:
+        Whether the handler has returned, as one without a timeout may at the deadline.
+
+    Raises:
+        BaseException: What it raised of its own, as one without a timeout may, too.
+    """
+    if task.done() and not task.cancelled():
+        # It has ended in this very turn: first what it says counts, then the
+        # cancellation.
+        _cancel_current_task()
+    else:
         task.cancel()
         await _outlast(task, until, message)
-        if _has_answered(task):
-            # The handler has returned, as one without a timeout may at the deadline.
-            return
-        raise
-    if task.done():
-        if (ending := task.result()) is not None:
-            raise ending
-        return
-    task.cancel()
-    if await _outlast(task, until, message):
-        raise asyncio.CancelledError
-    _raise_partial_failure(task)
-    raise TimeoutError(message)
+    return not task.cancelled() and _has_answered(task)
 
 
 async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> bool:
@@ -232,8 +242,9 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
 
 
 async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
-    # Returned, not raised: out of the task these errors would end the loop's run before
-    # the code that waits for the task learns of them.
+    # Returned, not raised: KeyboardInterrupt and SystemExit would end the loop's run
+    # before the code that waits for the task learns of them, and `asyncio.run` reports
+    # any other error of a task that it has cancelled, whoever is told of it.
     call = current_call()
     try:
         if call is not None:
@@ -241,8 +252,10 @@ async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
         await _noted(awaitable)
         # Left pending, it would end this task in place of what the call has returned.
         await absorb_cancellation()
-    except (KeyboardInterrupt, SystemExit) as ending:
-        return ending
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        return error
     finally:
         if call is not None:
             call.end_step()
@@ -250,29 +263,30 @@ async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
 
 
 def _has_answered(task: asyncio.Future[BaseException | None]) -> bool:
-    """Whether it returned before its cancellation arrived, or in spite of it.
+    """Whether it has returned; False if it still runs.
 
     Raises:
-        PartialFailure: That was its answer.
+        BaseException: What it raised instead.
     """
-    _raise_partial_failure(task)
-    if not task.done() or task.cancelled() or task.exception() is not None:
+    if not task.done():
         return False
-    return task.result() is None
+    if (error := task.result()) is not None:
+        raise error
+    return True
 
 
-def _raise_partial_failure(task: asyncio.Future[Any]) -> None:
+def _raise_partial_failure(task: asyncio.Future[BaseException | None]) -> None:
     # Items that it says it has handled must not be handled again.
     if task.done() and not task.cancelled():
-        error = task.exception()
+        error = task.result()
         if isinstance(error, PartialFailure):
             raise error
 
 
-def _forget_error(task: asyncio.Future[Any]) -> None:
-    # Asked for, so that asyncio does not report what the handler's clean-up raised.
-    if not task.cancelled():
-        task.exception()
+def _cancel_current_task() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.cancel()
 
 
 def _end_program(error: BaseException) -> None:
