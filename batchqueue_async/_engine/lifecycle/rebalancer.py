@@ -43,6 +43,8 @@ class Rebalancer:
         if parts.ownership.active is not None:
             self.adaptive = AdaptiveRounds(parts, parts.ownership.active)
         self._handoffs = Handoffs(parts)
+        # Whether `run` is to end when it is cancelled: all of the loop's tasks are.
+        self.is_suspended = False
         self.rounds = 0
         self.last_round: RebalancingRound | None = None
 
@@ -64,7 +66,7 @@ class Rebalancer:
             except asyncio.CancelledError:
                 # No partition may be left in a handoff that nobody ends.
                 self.stop()
-                if is_cancelled_for_good():
+                if self.is_suspended or is_cancelled_for_good():
                     raise
                 uncancel()
             except (KeyboardInterrupt, SystemExit, GeneratorExit):

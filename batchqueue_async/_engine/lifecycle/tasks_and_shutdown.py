@@ -105,19 +105,26 @@ class QueueTasks:
             return
         LoopRegistry.of(asyncio.get_running_loop()).ensure_canary()
         for drain_task, task in zip_longest(self.drain_tasks, self.running):
-            is_dead = (task is None or task.done()) and drain_task.has_work_left
+            has_ended = task is None or task.done()
             drain_task.nap.be_revived(None)
+            if drain_task.is_suspended and not has_ended:
+                # Whoever cancelled all tasks waits for this one: its end revives it.
+                drain_task.nap.wake()
+                continue
+            is_dead = has_ended and drain_task.has_work_left
             drain_task.resume()
             if is_dead:
                 self._run(drain_task)
         if self.rebalancer is not None and self.rebalancing is not None:
             is_running = all(each.is_running for each in self.drain_tasks)
-            has_ended = self.rebalancing.done() and _may_run_again(self.rebalancing)
-            if has_ended and is_running:
+            may_run = self.rebalancing.done() and _may_run_again(self.rebalancing)
+            if may_run and is_running:
                 self._rebalance(self.rebalancer)
 
     def suspend(self) -> None:
-        """Let the drain tasks end: all tasks of the loop are being cancelled."""
+        """Let its tasks end: all of the loop are being cancelled."""
+        if self.rebalancer is not None:
+            self.rebalancer.is_suspended = True
         for drain_task in self.drain_tasks:
             drain_task.suspend()
 
@@ -174,6 +181,7 @@ class QueueTasks:
             await asyncio.wait({self.rebalancing})
 
     def _rebalance(self, rebalancer: Rebalancer) -> None:
+        rebalancer.is_suspended = False
         self.rebalancing = self._task(rebalancer.run(), "rebalancing")
         self.rebalancing.add_done_callback(self._rebalancing_ended)
 
