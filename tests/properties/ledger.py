@@ -139,7 +139,7 @@ class Ledger:
         if delivered and item.number in delivered and self._retries:
             # Again: then nothing younger has been delivered in between.
             position = delivered.index(item.number)
-            ended = self.succeeded_items | self.errored
+            ended = self.succeeded_items | self.errored | self._told
             late = [n for n in delivered[:position] if n not in ended]
             batch = {each.number for each in call.batch}
             self.demand(set(late) <= batch, f"B1: {item} again before {late}")

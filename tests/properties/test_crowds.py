@@ -12,7 +12,7 @@ from tests.properties.crowd import Crowd
 from tests.properties.profile import EXAMPLES
 from tests.support.thorough import examples
 
-SEEDS = EXAMPLES or examples(900)
+SEEDS = EXAMPLES or examples(600)
 PARTS = 4
 
 

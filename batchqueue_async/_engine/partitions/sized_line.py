@@ -43,8 +43,8 @@ class SizedLine(WaitingLine):
         self._arrivals[waiter] = next(self._partition.budget.numbers)
 
     def join(self, waiter: Waiter) -> None:
-        if waiter not in self._sizes:
-            # One that waits on the loop for its item to be placed.
+        if waiter.is_single:
+            # Each time: it may have been another producer's before.
             chunk: Any = cast("ServedWaiter", waiter).chunk
             self.expect(waiter, chunk.sizes)
         super().join(waiter)
