@@ -28,6 +28,12 @@ LIVES = 12
 """In which order tasks are cancelled differs from life to life."""
 
 
+def end_in_time() -> None:
+    """Have a loop's end fail that waits for what never ends."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(1_000.0, loop.stop)
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
@@ -72,6 +78,7 @@ def ended(
             await queue.shutdown(5.0)
 
     async def main() -> asyncio.Task[None]:
+        end_in_time()
         for queue in queues:
             await queue.start()
         assert await queues[0].produce(1)
@@ -98,7 +105,6 @@ def test_a_loop_ends_though_one_of_its_queues_is_shut_down_meanwhile(
         assert check_settled(shut_down).handled == 1
 
 
-@pytest.mark.timeout(20)
 def test_nor_does_what_rebalances_go_on_for_ever() -> None:
     for _ in range(LIVES):
         queues = ended(
@@ -106,3 +112,38 @@ def test_nor_does_what_rebalances_go_on_for_ever() -> None:
         )
         for queue in queues:
             check_settled(queue)
+
+
+def test_nor_where_a_queue_is_opened_as_all_are_cancelled() -> None:
+    """As by who tells of the end: that queue's loop looks like one that goes on."""
+    told: list[str] = []
+    config = BatchQueueConfig[int](
+        consumer=lambda _: None,
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=round_robin,
+        rebalancing=Rebalancing(interval=0.1),
+    )
+
+    async def tell() -> None:
+        try:
+            await asyncio.sleep(100.0)
+        finally:
+            telling = BatchQueueConfig[str](consumer=told.extend)
+            async with BatchQueue("tells", telling) as queue:
+                await queue.produce("the end")
+
+    async def main() -> tuple[BatchQueue[int], asyncio.Task[None]]:
+        end_in_time()
+        queue = BatchQueue("rebalances", config)
+        await queue.start()
+        task = asyncio.create_task(tell())
+        await asyncio.sleep(1.0)
+        return queue, task
+
+    # In one of six lives the canary goes first, the rebalancing last.
+    for _ in range(5 * LIVES):
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            queue, _task = runner.run(main())
+        check_settled(queue)
+    assert told == ["the end"] * 5 * LIVES

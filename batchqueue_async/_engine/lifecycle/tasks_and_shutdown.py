@@ -109,7 +109,6 @@ class QueueTasks:
             drain_task.nap.be_revived(None)
             if drain_task.is_suspended and not has_ended:
                 # Whoever cancelled all tasks waits for this one: its end revives it.
-                drain_task.nap.wake()
                 continue
             is_dead = has_ended and drain_task.has_work_left
             drain_task.resume()

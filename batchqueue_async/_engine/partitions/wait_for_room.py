@@ -108,6 +108,7 @@ def put_one_in_turn(
                 # The rest of it is as it was made.
                 waiter.wants, waiter.accepted, line.spare = 1, 0, waiter
                 return True
+        # It did not sleep, as its item was placed at once, or is to place that itself.
         if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
     except BaseException as error:
