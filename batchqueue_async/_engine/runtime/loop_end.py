@@ -312,6 +312,7 @@ class LoopRegistry:
         known = canary_of(loop)
         may_go_on = known is not None and (known.is_stray or not is_being_left())
         if canary is known and may_go_on and self._queues:
+            self._call_restart_off()
             self._restart = loop.call_later(RESTART_AFTER, self._resume)
 
     def _resume(self) -> None:
@@ -319,6 +320,22 @@ class LoopRegistry:
         self.ensure_canary()
         for queue in list(self._queues.values()):
             queue.resume()
+
+    def look_for_waits(self) -> None:
+        """Look in a moment who waits for a queue, though the loop is being left.
+
+        A task that cleans up may flush, or wait for room: the loop waits for its end.
+        """
+        if self._restart is None and not self._is_ending:
+            loop = asyncio.get_running_loop()
+            self._restart = loop.call_later(RESTART_AFTER, self._resume_waited_for)
+
+    def _resume_waited_for(self) -> None:
+        self._restart = None
+        for queue in list(self._queues.values()):
+            if queue.parts.tasks.are_waited_for:
+                self.ensure_canary()
+                queue.resume()
 
     def _call_restart_off(self) -> None:
         if self._restart is not None:
