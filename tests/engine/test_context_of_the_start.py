@@ -1,4 +1,4 @@
-"""A handler runs in the context of its queue's start, whoever revives its drain task."""
+"""A handler runs in the context of its queue's start, whoever revives its task."""
 
 import asyncio
 from contextvars import ContextVar
