@@ -1,7 +1,8 @@
-"""F4: lists that a manager's shutdown has given back, since nobody waited for them, are
-told at the loop's end, also to an async `on_error`."""
+"""F4: lists of a shutdown that nobody has fetched are told as the loop ends, also to an
+async `on_error`, and whatever is cut off in that very turn."""
 
 import asyncio
+import gc
 import logging
 
 import pytest
@@ -23,19 +24,26 @@ class DeadLetters:
     """What an async `on_error` was told; the queue's handler never ends."""
 
     def __init__(self) -> None:
+        self.begun: list[list[int]] = []
         self.told: list[int] = []
         self.manager = BatchQueueManager()
         self.queues: list[BatchQueue[int]] = []
 
     async def tell(self, batch: list[int], _: BaseException) -> None:
+        self.begun.append(batch)
         await asyncio.sleep(0.001)
         self.told += batch
 
-    async def fill(self) -> None:
+    async def fill(self, handler_timeout: float | None = None) -> None:
         async def never(_: list[int]) -> None:
             await asyncio.Event().wait()
 
-        config = BatchQueueConfig(consumer=never, max_batch=1, on_error=self.tell)
+        config = BatchQueueConfig(
+            consumer=never,
+            max_batch=1,
+            on_error=self.tell,
+            handler_timeout=handler_timeout,
+        )
         queue = await self.manager.create("rows", config)
         await queue.produce_many([1, 2, 3])
         self.queues.append(queue)
@@ -94,3 +102,52 @@ def test_a_call_that_fetches_them_leaves_nothing_to_tell(new_loop: LoopFactory) 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
     assert letters.told == [1, 2, 3]
+
+
+@every_loop
+@pytest.mark.parametrize("handler_timeout", [None, 0.5, 5.0])
+def test_a_closing_that_is_cut_off_before_on_error_has_begun(
+    new_loop: LoopFactory, handler_timeout: float | None
+) -> None:
+    for ahead in range(6):
+        letters = DeadLetters()
+
+        async def main(letters: DeadLetters = letters, ahead: int = ahead) -> None:
+            await letters.fill(handler_timeout)
+            queue = letters.queues[0]
+            shutdown = asyncio.create_task(queue.shutdown(0.0))
+            await asyncio.sleep(0)
+            shutdown.cancel()
+            await until(lambda: queue.stats().returned)
+            await turns()
+            closing = asyncio.create_task(queue.close())
+            await turns(ahead)
+            # It holds a second of `on_error`, and is cut off with the loop.
+            assert not closing.done() or letters.told
+
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(main())
+        assert letters.begun == [[1, 2, 3]], ahead
+
+
+@pytest.mark.filterwarnings("ignore:the loop of queue:ResourceWarning")
+@every_loop
+@pytest.mark.parametrize("handler_timeout", [None, 5.0])
+def test_asyncio_has_nothing_to_say_of_a_handler_that_is_inside(
+    new_loop: LoopFactory,
+    handler_timeout: float | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    letters = DeadLetters()
+    loop = new_loop()
+
+    async def main() -> None:
+        await letters.fill(handler_timeout)
+        await turns()
+
+    loop.run_until_complete(main())
+    assert letters.queues[0].stats().in_flight == 1
+    loop.close()
+    del letters, loop
+    gc.collect()
+    assert {each.name for each in caplog.records} == {"batchqueue_async"}
