@@ -138,16 +138,15 @@ def test_asyncio_has_nothing_to_say_of_a_handler_that_is_inside(
     handler_timeout: float | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    letters = DeadLetters()
-    loop = new_loop()
-
     async def main() -> None:
+        letters = DeadLetters()
         await letters.fill(handler_timeout)
         await turns()
+        assert letters.queues[0].stats().in_flight == 1
 
+    loop = new_loop()
     loop.run_until_complete(main())
-    assert letters.queues[0].stats().in_flight == 1
     loop.close()
-    del letters, loop
+    del loop
     gc.collect()
     assert {each.name for each in caplog.records} == {"batchqueue_async"}
