@@ -162,8 +162,10 @@ class LoopRegistry:
         self._begin_to_watch()
 
     def ensure_canary(self) -> None:
-        """Start the canary, also again after it was cancelled and the loop goes on."""
-        self._call_restart_off()
+        """Start the canary, also again after it was cancelled and the loop goes on.
+
+        A restart stays set: one queue may be needed at once, and the others have items.
+        """
         loop = asyncio.get_running_loop()
         known = canary_of(loop)
         if known is None or known.done():
