@@ -115,6 +115,22 @@ async def test_a_handler_that_raises_generator_exit_does_not_end_the_draining(
     assert check_settled(queue).failed == 1
 
 
+async def test_nor_does_a_task_of_a_handler_that_raises_it() -> None:
+    """Thrown into a coroutine, it closes all that waits within before it is raised."""
+
+    async def consume(batch: list[int]) -> None:
+        await asyncio.create_task(async_raiser(GeneratorExit())(batch))
+
+    handler = RecordingHandler[str]()
+    async with BatchQueue("q", BatchQueueConfig[Any](on_error=ignore_error)) as queue:
+        queue.add_handler(int, consume)
+        queue.add_handler(str, handler)
+        assert await queue.produce_many([1, "text", 2]) == 3
+        await until(lambda: queue.stats().in_flight == queue.stats().waiting == 0)
+        assert handler.items == ["text"]
+    assert check_settled(queue).failed == 2
+
+
 async def test_a_failing_group_of_tasks_is_an_error_like_any_other() -> None:
     """A `TaskGroup` cancels the task that it is in, and takes that back."""
 

@@ -131,11 +131,12 @@ class DrainTask(Generic[T]):
                     # What was taken is still known, so draining just goes on.
                     uncancel()
                     pause = 0.0
-                except (KeyboardInterrupt, SystemExit, GeneratorExit):
-                    raise
-                except BaseException:  # noqa: BLE001 - no memory; a signal handler's
+                except BaseException as error:
+                    if _ends_task(error, task):
+                        raise
+                    # No memory; a signal handler's; that of a task of a handler's.
                     self._log_going_on()
-                    pause = _RECOVERY
+                    pause = 0.0 if isinstance(error, GeneratorExit) else _RECOVERY
         finally:
             self._turn.leave()
             if self._calls.timer is not None:
@@ -368,3 +369,12 @@ class DrainTask(Generic[T]):
                         end.set_result(None)
         if self._permit is not None:
             self._permit.lend()
+
+
+def _ends_task(error: BaseException, task: asyncio.Task[Any]) -> bool:
+    """Whether it ends the program, or the task's coroutine is being closed."""
+    if isinstance(error, GeneratorExit):
+        # If the task is at work, one that a handler awaits has raised it. Thrown in, it
+        # has closed all that waits within, and so the handler, too.
+        return asyncio.current_task(task.get_loop()) is not task
+    return isinstance(error, KeyboardInterrupt | SystemExit)

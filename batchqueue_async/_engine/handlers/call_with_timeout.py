@@ -22,6 +22,7 @@ from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
+from batchqueue_async._loop_close import expect_no_end
 from batchqueue_async._policies.retry import PartialFailure
 from batchqueue_async._results import await_returned, is_generated, require_done
 from batchqueue_async._wording import reason, shown
@@ -163,7 +164,9 @@ async def _noted(awaitable: Awaitable[object]) -> None:
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     """Await in a task of its own, so that it can be left behind."""
-    task = asyncio.ensure_future(_kept(awaitable))
+    task = asyncio.create_task(_kept(awaitable))
+    # Where a loop is closed with it, its queue says what is left.
+    expect_no_end(task)
     if (call := current_call()) is not None:
         call.end_step()
         call.end_step_to_wait()

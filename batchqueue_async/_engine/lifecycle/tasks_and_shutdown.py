@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
+from contextvars import Context, copy_context
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,19 @@ if TYPE_CHECKING:
 class QueueTasks:
     """Starts a queue's tasks, wakes them, ends them; there are none before `start`."""
 
-    __slots__ = ("_parts", "drain_tasks", "rebalancer", "rebalancing", "running")
+    __slots__ = (
+        "_context",
+        "_parts",
+        "drain_tasks",
+        "rebalancer",
+        "rebalancing",
+        "running",
+    )
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        # That of the start: a handler never runs in that of who revives its task.
+        self._context: Context | None = None
         self.drain_tasks: list[DrainTask[Any]] = []
         # One for each drain task, in their order.
         self.running: list[asyncio.Task[None]] = []
@@ -101,9 +111,8 @@ class QueueTasks:
 
     def revive(self) -> None:
         """Start the tasks again that somebody cancelled, since the loop lives on."""
-        if not self.drain_tasks:
-            return
-        LoopRegistry.of(asyncio.get_running_loop()).ensure_canary()
+        if self.drain_tasks:
+            LoopRegistry.of(asyncio.get_running_loop()).ensure_canary()
         for drain_task, task in zip_longest(self.drain_tasks, self.running):
             has_ended = task is None or task.done()
             drain_task.nap.be_revived(None)
@@ -167,6 +176,12 @@ class QueueTasks:
         if len(left) > before:
             self._parts.failures.add("returned", left[before:])
 
+    @property
+    def are_waited_for(self) -> bool:
+        """Whether a producer waits for room, or a flush for what came before it."""
+        every = self._parts.partitions
+        return any(each.accounts.watchers or each.waiting_producers() for each in every)
+
     def _in_flight(self) -> list[Registration | None]:
         return [
             batch.registration
@@ -208,22 +223,29 @@ class QueueTasks:
         if not drain_task.has_work_left:
             return
         drain_task.nap.be_revived(self._revive_if_loop_lives)
-        if not is_ending(ended.get_loop()) and _may_run_again(ended):
+        if is_ending(ended.get_loop()):
             # While all tasks of the loop are being cancelled this is left to the
             # registry, if the loop goes on, or to whoever needs the task before.
+            LoopRegistry.of(ended.get_loop()).look_for_waits()
+        elif _may_run_again(ended):
             self.revive()
 
     def _revive_if_loop_lives(self) -> None:
         # While a loop ends, this is called by callbacks, by cancelled tasks, and by
         # coroutines that are collected after it: none of these may revive anything.
-        is_running = asyncio._get_running_loop() is not None  # noqa: SLF001
-        task = asyncio.current_task() if is_running else None
+        running = asyncio._get_running_loop()  # noqa: SLF001
+        task = None if running is None else asyncio.current_task()
         if task is not None and not task.cancelling():
             self.revive()
+        elif running is not None:
+            LoopRegistry.of(running).look_for_waits()
 
     def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        # Outside of the call of a handler that may have started this queue.
-        task = outside(asyncio.get_running_loop().create_task, body)
+        if self._context is None:
+            # Outside of the call of a handler that may have started this queue.
+            self._context = outside(copy_context)
+        context = self._context.copy()  # An eager task may start others within `run`.
+        task = context.run(asyncio.get_running_loop().create_task, body)
         task.set_name(f"{self._parts.name}: {name}")
         return task
 

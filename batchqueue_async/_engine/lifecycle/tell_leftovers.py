@@ -37,6 +37,7 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
         return
     items, begun = left.copy(), list[None]()
     on_error, timeout = parts.config.on_error, parts.config.handler_timeout
+    limit = _LEFTOVER_TIME if timeout is None else min(timeout, _LEFTOVER_TIME)
     telling: asyncio.Task[None] | None = None
 
     async def call() -> None:
@@ -44,7 +45,8 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
         assert on_error is not None
         error = BatchQueueError(message)
         with HandlerCall(parts.detector, None, None, EXCLUSIVE, None, "on_error"):
-            await call_on_error(parts, on_error, items, error, timeout)
+            # Without a timeout: a task for that could be cancelled before it begins.
+            await call_on_error(parts, on_error, items, error, None)
 
     # No call in between: what is not in `left` is reported, or put back below.
     del left[:]
@@ -54,7 +56,7 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
             begun.append(None)
             return
         telling = asyncio.create_task(call())
-        _, late = await asyncio.wait({telling}, timeout=_LEFTOVER_TIME)
+        _, late = await asyncio.wait({telling}, timeout=limit)
         if late:
             logger.error(
                 "%s: on_error did not take them in time",

@@ -133,6 +133,7 @@ class LoopRegistry:
         self._sentinel: AsyncGenerator[None, None] | None = None
         # Whether it has done its first step.
         self._is_watching = False
+        self._is_ending = False
         self._restart: asyncio.TimerHandle | None = None
         # Those of which it was said that they are lost, as the program ends.
         self._said_lost: set[int] = set()
@@ -158,14 +159,13 @@ class LoopRegistry:
         if _call_where_no_atexit is not None:
             _call_where_no_atexit(_end_at_exit)
         self.ensure_canary()
-        if not self._is_watching:
-            self._sentinel = self._watch()
-            # Its first step registers it with the loop.
-            await anext(self._sentinel)
+        self._begin_to_watch()
 
     def ensure_canary(self) -> None:
-        """Start the canary, also again after it was cancelled and the loop goes on."""
-        self._call_restart_off()
+        """Start the canary, also again after it was cancelled and the loop goes on.
+
+        A restart stays set: one queue may be needed at once, and the others have items.
+        """
         loop = asyncio.get_running_loop()
         known = canary_of(loop)
         if known is None or known.done():
@@ -199,6 +199,9 @@ class LoopRegistry:
     def keep_unfetched(self, queue: Lifecycle) -> None:
         """Keep a queue that was shut down, since it has leftovers again."""
         self._unfetched[id(queue)] = queue
+        # Those were a manager's as the last queue was released, which ended the watch.
+        if not self._is_ending and asyncio._get_running_loop() is self._loop():  # noqa: SLF001
+            self._begin_to_watch()
 
     def forget(self, queue: Lifecycle) -> None:
         self._queues.pop(id(queue), None)
@@ -232,6 +235,14 @@ class LoopRegistry:
     def _all(self) -> list[Lifecycle]:
         return [*self._queues.values(), *self._unfetched.values()]
 
+    def _begin_to_watch(self) -> None:
+        if self._is_watching:
+            return
+        self._sentinel = self._watch()
+        # Its first step, which waits for nothing, registers it with the loop.
+        with contextlib.suppress(StopIteration):
+            self._sentinel.__anext__().send(None)
+
     async def _watch(self) -> AsyncGenerator[None, None]:
         self._is_watching = True
         try:
@@ -246,6 +257,8 @@ class LoopRegistry:
 
     async def _end_with_loop(self) -> None:
         self._call_restart_off()
+        # The loop takes no further generators on by now.
+        self._is_ending = True
         # Other asynchronous generators that end now may shut a queue of theirs down:
         # let them begin first.
         await sleep(0)
@@ -301,6 +314,7 @@ class LoopRegistry:
         known = canary_of(loop)
         may_go_on = known is not None and (known.is_stray or not is_being_left())
         if canary is known and may_go_on and self._queues:
+            self._call_restart_off()
             self._restart = loop.call_later(RESTART_AFTER, self._resume)
 
     def _resume(self) -> None:
@@ -308,6 +322,22 @@ class LoopRegistry:
         self.ensure_canary()
         for queue in list(self._queues.values()):
             queue.resume()
+
+    def look_for_waits(self) -> None:
+        """Look in a moment who waits for a queue, though the loop is being left.
+
+        A task that cleans up may flush, or wait for room: the loop waits for its end.
+        """
+        if self._restart is None and not self._is_ending:
+            loop = asyncio.get_running_loop()
+            self._restart = loop.call_later(RESTART_AFTER, self._resume_waited_for)
+
+    def _resume_waited_for(self) -> None:
+        self._restart = None
+        for queue in list(self._queues.values()):
+            if queue.parts.tasks.are_waited_for:
+                self.ensure_canary()
+                queue.resume()
 
     def _call_restart_off(self) -> None:
         if self._restart is not None:
