@@ -41,8 +41,9 @@ class Epoch(_OfStream):
         batch: Its number, from 0 on.
         checkpoint: The id in the stream's checkpoint, which `query` need not be; None
             if there is none, or nobody knows. A fence notes it, so that another stream
-            of the same `query` is refused. It has no part in what is equal, and is no
-            field: `dataclasses.replace` makes an epoch without.
+            of the same `query` is refused, and a batch that comes again under another
+            `query`. It has no part in what is equal, and is no field:
+            `dataclasses.replace` makes an epoch without.
 
     Raises:
         TypeError: If one of them is of the wrong kind.
@@ -127,7 +128,8 @@ class EpochSink(Protocol[T]):
         """Return whether the fence is there.
 
         If it notes another `checkpoint` than this epoch's, it is another stream's: this
-        raises, and so does `commit`. A sink that notes none can't tell.
+        raises, and so does `commit`. So they do if this `checkpoint`'s batch was
+        written under another `query`. A sink that notes none can't tell.
         """
 
 

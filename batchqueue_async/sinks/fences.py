@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async._log import logger
@@ -65,5 +65,22 @@ def require_own(epoch: Epoch, checkpoint: str | None) -> None:
         f" now comes from that with checkpoint {epoch.checkpoint}, whose rows are not"
         " written. A stream with another checkpoint, or with a new one, takes another"
         " `query`"
+    )
+    raise BatchQueueError(msg)
+
+
+def refuse_query(epoch: Epoch, query: str) -> NoReturn:
+    """Raise for a batch that its stream has written under another `query`.
+
+    As one that was killed just after it, and started again by another name.
+    """
+    before = f"query {shown(query)}"
+    if query == epoch.checkpoint:
+        before = "no query, but its checkpoint's id"
+    msg = (
+        f"query must stay what it was until a stream's last batch can't come again, got"
+        f" {shown(epoch.query)}: batch {epoch.batch} of checkpoint {epoch.checkpoint}"
+        f" was written under {before}, and is not written twice. Start the stream once"
+        " as it was, and give it another when a batch after that has been written"
     )
     raise BatchQueueError(msg)

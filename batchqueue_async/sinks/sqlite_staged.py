@@ -159,7 +159,16 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
             before = known.rows if known else 0
             return _Open(names, columns, before + len(rows))
 
-        if (made := await self._file.run(stage)) is not None:
+        try:
+            made = await self._file.run(stage)
+        except Exception:
+            raise  # its transaction is undone
+        except BaseException:
+            if known is None:
+                # The thread goes on: `abandon` comes after it, and undoes that.
+                self._attempts[attempt] = _Open(names, [])
+            raise
+        if made is not None:
             self._attempts[attempt] = made
 
     async def seal(self, attempt: Attempt, /) -> Token:

@@ -129,7 +129,8 @@ class StagedSink(Protocol[T]):
         Raises:
             StagedRowsMissing: The rows found aren't those of the tokens.
             BatchQueueError: The fence is there and notes another `checkpoint` than the
-                epoch's: another stream has published it. A sink that notes none can't
+                epoch's: another stream has published it. Or there is one of this
+                `checkpoint` and batch, of another `query`. A sink that notes none can't
                 tell.
         """
 

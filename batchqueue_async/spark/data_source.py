@@ -74,9 +74,9 @@ class BatchQueueSource(DataSource):
 
     `query`: The name of the delivering query. A stream's default is the id in its
         checkpoint; with a name, a stream of another checkpoint under the same one ends
-        with an error. A batch write has none by default, so that each is a new one;
-        with a name, a write of the same `query` and `batch` that was published before
-        changes nothing.
+        with an error, and so does one whose last batch comes again by another name. A
+        batch write has none by default, so that each is a new one; with a name, a write
+        of the same `query` and `batch` that was published before changes nothing.
 
     `batch`: With `query`, the whole number of this batch write. It is 0 by default, so
         a second write under the same `query` alone changes nothing.

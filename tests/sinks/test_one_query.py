@@ -209,6 +209,47 @@ async def test_of_two_streams_at_a_time_the_second_is_refused_at_its_commit(
     assert await target.ids() == [1]
 
 
+@ways
+@ways_of_second
+async def test_a_batch_that_comes_again_under_another_query_is_not_written_twice(
+    target: Target, first: Way, second: Way
+) -> None:
+    """Its driver was killed before Spark's commit, and the option was changed."""
+    before, again = (Epoch("q", n, checkpoint="c1") for n in (6, 7))
+    assert await first(target, before, 1)
+    assert await first(target, again, 2)
+
+    for other in ("renamed", "c1"):
+        with pytest.raises(BatchQueueError) as refused:
+            await second(target, Epoch(other, 7, checkpoint="c1"), 2)
+        assert str(refused.value) == (
+            "query must stay what it was until a stream's last batch can't come again,"
+            f" got {other!r}: batch 7 of checkpoint c1 was written under query 'q', and"
+            " is not written twice. Start the stream once as it was, and give it"
+            " another when a batch after that has been written"
+        )
+
+    assert not await second(target, again, 2)
+    for batch_number in (8, 9):
+        renamed = Epoch("renamed", batch_number, checkpoint="c1")
+        assert await second(target, renamed, batch_number)
+        assert not await first(target, renamed, batch_number)
+    assert await target.ids() == [1, 2, 8, 9]
+
+
+async def test_a_stream_that_gets_a_query_is_told_what_it_had(target: Target) -> None:
+    assert await by_epochs(target, Epoch("c1", 0, checkpoint="c1"), 1)
+
+    with pytest.raises(BatchQueueError, match="under no query, but its checkpoint's"):
+        await by_staged(target, MINE, 1)
+
+    assert await target.ids() == [1]
+    # Another stream, or one whose checkpoint nobody knows, is none of this one's.
+    assert await by_staged(target, UNKNOWN, 2)
+    assert await by_staged(target, Epoch("q2", 0, checkpoint="c2"), 3)
+    assert await target.ids() == [1, 2, 3]
+
+
 async def test_what_is_equal_has_nothing_to_do_with_a_checkpoint() -> None:
     assert MINE == OTHER == UNKNOWN
     assert {MINE: 1}[OTHER] == 1

@@ -178,6 +178,33 @@ async def test_a_cancelled_stage_is_undone_with_its_attempt(file: Path) -> None:
     await sink.close()
 
 
+@pytest.mark.parametrize("ending", ["abandon", "close"])
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_cancelled_stage_is_undone_without_its_run_s_end(
+    file: Path, ending: str, before: int
+) -> None:
+    """Its thread goes on; what it had written stayed until somebody ended the epoch."""
+    sink, mine = SqliteStagedSink(file, "items"), attempt()
+    if before:
+        await sink.stage(mine, [batch(1)])
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # so that it is at work when it is cancelled
+        staging = asyncio.ensure_future(sink.stage(mine, [batch(2)]))
+        while not sink._file._lock.locked():  # noqa: ASYNC110  # a thread's
+            await asyncio.sleep(0)
+        staging.cancel()
+        await asyncio.wait([staging])
+        other.execute("ROLLBACK")
+
+    with pytest.raises(BatchQueueError, match="which has ended"):
+        await sink.seal(mine)
+    await (sink.abandon(mine) if ending == "abandon" else sink.close())
+
+    assert ask(file, "SELECT * FROM items_staged") == []
+    assert ask(file, "SELECT name FROM batchqueue_attempts") == []
+    await sink.close()
+
+
 @pytest.mark.parametrize(
     "options,says",
     [

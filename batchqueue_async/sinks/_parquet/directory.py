@@ -22,7 +22,7 @@ from batchqueue_async._validation import refuse
 
 from ..epoch_attempts import prefix
 from ..epochs import Epoch
-from ..fences import require_own
+from ..fences import refuse_query, require_own
 from ..staged import StagedRowsMissing, require_same_columns
 from .staged_file import StagedFile, force_to_disk, telling_path
 
@@ -112,10 +112,27 @@ class ParquetDirectory:
 
     def has_own(self, epoch: Epoch) -> bool:
         """Whether it is there; raise if the manifest notes another stream."""
-        is_there = self.is_published(epoch)
-        if is_there:
-            require_own(epoch, _checkpoint_in(self.folder(epoch)))
-        return is_there
+        if self.is_published(epoch):
+            require_own(epoch, _noted_in(self.folder(epoch), "checkpoint"))
+            return True
+        self._require_query(epoch)
+        return False
+
+    def _require_query(self, epoch: Epoch) -> None:
+        """Raise if the stream has written the batch under another query.
+
+        Whose last batch has its folder goes on as before: all names would be read.
+        """
+        if epoch.checkpoint is None:
+            return
+        if epoch.batch and self.folder(Epoch(epoch.query, epoch.batch - 1)).exists():
+            return
+        end = f"-{epoch.batch:08d}"
+        for name in self._names():
+            if name.endswith(end) and _key_of(name) in {KEY, _OLD_KEY}:
+                folder = self.path / name
+                if _noted_in(folder, "checkpoint") == epoch.checkpoint:
+                    refuse_query(epoch, _noted_in(folder, "query") or name)
 
     def begin_run(self, epoch: Epoch, run: str) -> None:
         """Make the run's folder: once it is gone, so is the run."""
@@ -279,18 +296,18 @@ def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
     force_to_disk(folder)
 
 
-def _checkpoint_in(folder: Path) -> str | None:
-    """Return the checkpoint of the stream that the folder's epoch came from.
+def _noted_in(folder: Path, key: str) -> str | None:
+    """Return what a folder's manifest says of the stream that its epoch came from.
 
-    None where nobody knows: earlier versions noted none, and the data stands without
-    its manifest, too.
+    None where nobody knows: earlier versions noted no checkpoint, and the data stands
+    without its manifest, too.
     """
     try:
         content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        checkpoint = content.get("checkpoint")
+        noted = content.get(key)
     except (OSError, ValueError, AttributeError):
         return None
-    return checkpoint if isinstance(checkpoint, str) else None
+    return noted if isinstance(noted, str) else None
 
 
 def _make_folder(path: Path) -> None:

@@ -14,6 +14,7 @@ from ..epochs import Epoch, key_of
 from ..fences import (
     ANY_TABLE,
     KNOWN_TARGETS,
+    refuse_query,
     require_own,
     warn_of_new_table,
     warn_of_old_fence,
@@ -44,9 +45,9 @@ _PARTS = """(
 # The limit keeps the server from planning both at once, and reading all after all.
 # Where there is none that this role may see there may be others: an array of NULL.
 _OF_EPOCH = """
-    SELECT coalesce((SELECT ARRAY[target, checkpoint] FROM known, LATERAL (
-        SELECT target, to_jsonb({0}.*) ->> 'checkpoint' AS checkpoint FROM {0}
-        WHERE target = name AND query = $2 AND batch = $3
+    SELECT coalesce((SELECT ARRAY[target, query, checkpoint] FROM known, LATERAL (
+        SELECT target, query, {3} AS checkpoint FROM {0}
+        WHERE target = name AND {4} = $2 AND batch = $3
             AND (target_oid = {1} AND fences_oid = to_regclass($5)
                 OR target = ANY($1::TEXT[])
                 AND (target_oid IS NULL OR fences_oid <> to_regclass($5)
@@ -55,6 +56,8 @@ _OF_EPOCH = """
     ORDER BY target DESC LIMIT 1),
         CASE WHEN row_security_active(to_regclass($5)) THEN ARRAY[NULL::TEXT] END)"""
 _NONE_SHOWN = [None]
+# Earlier versions noted none, and another role's fences are read as they are.
+_CHECKPOINT = "to_jsonb({0}.*) ->> 'checkpoint'"
 # Whether this role's policies of a table are one that shows all, and none that hides.
 _SHOWS_ALL = """
     SELECT bool_or(polpermissive AND is_true) AND bool_and(polpermissive OR is_true)
@@ -74,7 +77,7 @@ _IN_LOG = """
     WHERE current_setting('synchronous_standby_names') <> ''
         AND NOT pg_is_in_recovery()"""
 
-# Its target and its checkpoint.
+# Its target, its query and its checkpoint.
 _Found: TypeAlias = list[str | None]
 
 
@@ -146,19 +149,43 @@ class Fences:
         return await self._found(connection, epoch) is not None
 
     async def has_own(self, connection: Connection, epoch: Epoch) -> bool:
-        """Return the same; raise if it is the fence of another stream.
+        """Return the same; raise if it is another stream's, or has another query.
 
         The transaction's commit then waits as `wait_for_others` says.
         """
         found = await self._found(connection, epoch)
         if found is None:
+            await self._require_query(connection, epoch)
             return False
-        require_own(epoch, found[1])
+        require_own(epoch, found[2])
         await wait_for_others(connection)
         return True
 
+    async def _require_query(self, connection: Connection, epoch: Epoch) -> None:
+        """Raise if the stream has written the batch under another query.
+
+        Whose last batch has its fence goes on as before: no key says where a checkpoint
+        is, and all of its table's fences would be read.
+        """
+        if epoch.checkpoint is None:
+            return
+        last = epoch.query, epoch.batch - 1
+        if epoch.batch and await self._look_up(connection, "query", *last):
+            return
+        key = _CHECKPOINT, epoch.checkpoint, epoch.batch
+        if (found := await self._look_up(connection, *key)) is not None:
+            refuse_query(epoch, str(found[1]))
+
     async def _found(self, connection: Connection, epoch: Epoch) -> _Found | None:
-        """Return the fence's target and checkpoint."""
+        """Return the epoch's fence; log if it doesn't know its table."""
+        found = await self._look_up(connection, "query", *key_of(epoch))
+        if found is not None and found[0] == ANY_TABLE:
+            warn_of_old_fence(epoch, self._target.key)
+        return found
+
+    async def _look_up(
+        self, connection: Connection, by: str, name: str, batch: int
+    ) -> _Found | None:
         if missing := self._missing:
             names = await column_types(connection, missing)
             # Another call, or `prepare`, may have found it while this one waited.
@@ -169,18 +196,21 @@ class Fences:
             with self._telling_rights(place):
                 found: _Found | None = await connection.fetchval(
                     (KNOWN_TARGETS + _OF_EPOCH).format(
-                        place, _OID.format("$4"), _PARTS.format("$4")
+                        place,
+                        _OID.format("$4"),
+                        _PARTS.format("$4"),
+                        _CHECKPOINT.format(place),
+                        by.format(place),
                     ),
                     keys,
-                    *key_of(epoch),
+                    name,
+                    batch,
                     self._target.place,
                     place,
                 )
             if found == _NONE_SHOWN:
                 await self._require_all(connection, place)
             elif found is not None:
-                if found[0] == ANY_TABLE:
-                    warn_of_old_fence(epoch, self._target.key)
                 return found
         return None
 
@@ -310,11 +340,17 @@ async def lock_epoch(
     """Lock the epoch until the transaction ends, for both kinds of sink.
 
     Their tables of fences are two, so no primary key keeps one of each out. Sealing
-    shares it; publishing, committing and discarding have it for themselves.
+    shares it; publishing, committing and discarding have it for themselves, under the
+    checkpoint's name, too: its `query` may have been another.
     """
     lock = f"pg_advisory_xact_lock{'_shared' if is_shared else ''}"
-    await connection.execute(
-        f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
-        target.place,
-        *key_of(epoch),
-    )
+    names = [epoch.query]
+    if not is_shared and epoch.checkpoint not in {None, epoch.query}:
+        names.append(str(epoch.checkpoint))
+    for name in names:
+        await connection.execute(
+            f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
+            target.place,
+            name,
+            epoch.batch,
+        )

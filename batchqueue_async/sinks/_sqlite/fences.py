@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from batchqueue_async import BatchQueueError
@@ -18,6 +18,7 @@ from ..epochs import Epoch, key_of
 from ..fences import (
     ANY_TABLE,
     KNOWN_TARGETS,
+    refuse_query,
     require_own,
     warn_of_new_table,
     warn_of_old_fence,
@@ -33,8 +34,11 @@ _MARKED = (
     f" WHERE type = 'trigger' AND substr(name, 1, {len(_MARK)}) = '{_MARK}')"
 )
 _OF_EPOCH = """
-    SELECT target, checkpoint FROM known JOIN {0} ON target = name
-    WHERE query = ? AND batch = ?"""
+    SELECT target, query, checkpoint FROM known JOIN {0} ON target = name
+    WHERE {1} = ? AND batch = ?"""
+
+# Its target, its query and its checkpoint.
+_Found: TypeAlias = tuple[str, str, str | None]
 
 
 class SqliteFences:
@@ -84,31 +88,61 @@ class SqliteFences:
         return self._found(database, table, epoch) is not None
 
     def has_own(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
-        """Return the same; raise if it is the fence of another stream."""
+        """Return the same; raise if it is another stream's, or has another query."""
         found = self._found(database, table, epoch)
-        if found is not None:
-            require_own(epoch, found[1])
-        return found is not None
+        if found is None:
+            self._require_query(database, table, epoch)
+            return False
+        require_own(epoch, found[2])
+        return True
+
+    def _require_query(
+        self, database: sqlite3.Connection, table: str, epoch: Epoch
+    ) -> None:
+        """Raise if the stream has written the batch under another query.
+
+        Whose last batch has its fence goes on as before: no key says where a checkpoint
+        is, and all of its table's fences would be read.
+        """
+        if epoch.checkpoint is None:
+            return
+        last = epoch.query, epoch.batch - 1
+        if epoch.batch and self._look_up(database, table, "query", *last):
+            return
+        key = "checkpoint", epoch.checkpoint, epoch.batch
+        if (found := self._look_up(database, table, *key)) is not None:
+            refuse_query(epoch, found[1])
 
     def _found(
         self, database: sqlite3.Connection, table: str, epoch: Epoch
-    ) -> tuple[str, str | None] | None:
-        """Return the fence's target and checkpoint."""
+    ) -> _Found | None:
+        """Return the epoch's fence; log if it doesn't know its table."""
+        found = self._look_up(database, table, "query", *key_of(epoch))
+        if found is not None and found[0] == ANY_TABLE:
+            warn_of_old_fence(epoch, table)
+        return found
+
+    def _look_up(
+        self,
+        database: sqlite3.Connection,
+        table: str,
+        by: str,
+        name: str,
+        batch: int,
+    ) -> _Found | None:
         if not self._columns(database):
             return None  # dropped since `prepare`
         identity = _identity_of(database, table)
         is_rebuilt = identity is None and not _is_empty(database, table)
         unknown = f" OR identity NOT IN {_MARKED}" if is_rebuilt else ""
         query = (
-            f"{(KNOWN_TARGETS + _OF_EPOCH).format(self._place)}"
+            f"{(KNOWN_TARGETS + _OF_EPOCH).format(self._place, by)}"
             f" AND (identity = ? OR target IN (?, ?) AND (identity IS NULL{unknown}))"
             " ORDER BY target DESC"
         )
-        which = (*key_of(epoch), identity, table, ANY_TABLE)
+        which = (name, batch, identity, table, ANY_TABLE)
         with closing(database.execute(query, which)) as rows:
-            found: tuple[str, str | None] | None = rows.fetchone()
-        if found is not None and found[0] == ANY_TABLE:
-            warn_of_old_fence(epoch, table)
+            found: _Found | None = rows.fetchone()
         return found
 
     def add(
