@@ -125,8 +125,17 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         """
         with self._attempts.staging(attempt) as known:
             require_batches(items)
-            if items:
+            if not items:
+                return
+            try:
                 await self._stage(attempt, items, known)
+            except Exception:
+                raise  # its transaction is undone
+            except BaseException:
+                if known is None:
+                    # The thread goes on: `abandon` comes after it, and undoes that.
+                    self._attempts[attempt] = _Open(items[0].schema.names, [])
+                raise
 
     async def _stage(
         self, attempt: Attempt, items: list[pa.RecordBatch], known: _Open | None
@@ -159,16 +168,7 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
             before = known.rows if known else 0
             return _Open(names, columns, before + len(rows))
 
-        try:
-            made = await self._file.run(stage)
-        except Exception:
-            raise  # its transaction is undone
-        except BaseException:
-            if known is None:
-                # The thread goes on: `abandon` comes after it, and undoes that.
-                self._attempts[attempt] = _Open(names, [])
-            raise
-        if made is not None:
+        if (made := await self._file.run(stage)) is not None:
             self._attempts[attempt] = made
 
     async def seal(self, attempt: Attempt, /) -> Token:

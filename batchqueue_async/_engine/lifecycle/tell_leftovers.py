@@ -35,9 +35,8 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
     """
     if not left:
         return
-    items, begun = left.copy(), list[None]()
-    on_error, timeout = parts.config.on_error, parts.config.handler_timeout
-    limit = _LEFTOVER_TIME if timeout is None else min(timeout, _LEFTOVER_TIME)
+    items, begun, on_error = left.copy(), list[None](), parts.config.on_error
+    limit = min(parts.config.handler_timeout or _LEFTOVER_TIME, _LEFTOVER_TIME)
     telling: asyncio.Task[None] | None = None
 
     async def call() -> None:

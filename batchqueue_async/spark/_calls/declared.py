@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
@@ -207,6 +206,14 @@ def beside_input(
             # The result's type has nulls inside; the input's may have none.
             made = results.column(column.of_result)
             array = array.cast(made.type)
-            array = pc.if_else(is_good, made, array) if texts.null_count else array
+            array = _either(is_good, made, array) if texts.null_count else array
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, [each.name for each in columns])
+
+
+def _either(which: pa.Array, these: pa.Array, those: pa.Array) -> pa.Array:
+    # All of Spark's worker processes import this module. Arrow's functions take them
+    # as long as half of the package, and few need any.
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return pc.if_else(which, these, those)
