@@ -238,7 +238,7 @@ def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
 
 @pytest.mark.spark
 def test_what_each_process_of_spark_imports_is_no_more_than_it_needs() -> None:
-    """A query starts dozens of them; Arrow's functions take 30 ms of each."""
+    """A query starts dozens of them; each pays for what few need."""
     code = (
         "import sys, pyspark_batchqueue; "
         "print(*sorted({'pyarrow.compute', 'pyarrow.csv', 'pyarrow.parquet', 'pandas'}"
