@@ -72,3 +72,26 @@ async def test_another_queues_handler_that_needs_it() -> None:
             await queue.produce(1)
             await until(lambda: len(seen) == 1)
     assert seen == ["of the second"]
+
+
+class Unequal:
+    """Says so to nobody."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+
+async def test_queues_started_with_the_same_variables_share_one_context() -> None:
+    variable = ContextVar[Unequal]("variable")
+    config = BatchQueueConfig[int](consumer=lambda _: None)
+    first, same, other = (BatchQueue(name, config) for name in "abc")
+    variable.set(Unequal())
+    async with first, same:
+        token = variable.set(Unequal())
+        async with other:
+            known = [each._parts.tasks.context for each in (first, same, other)]
+        variable.reset(token)
+    assert known[0] is known[1] is not None
+    assert known[2] is not known[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Generator
 from enum import Enum
 from types import coroutine
@@ -131,12 +132,12 @@ class DrainTask(Generic[T]):
                     # What was taken is still known, so draining just goes on.
                     uncancel()
                     pause = 0.0
-                except BaseException as error:
-                    if _ends_task(error, task):
+                except BaseException:
+                    if _ends_task(task):
                         raise
                     # No memory; a signal handler's; that of a task of a handler's.
                     self._log_going_on()
-                    pause = 0.0 if isinstance(error, GeneratorExit) else _RECOVERY
+                    pause = _time_to_recover()
         finally:
             self._turn.leave()
             if self._calls.timer is not None:
@@ -371,10 +372,16 @@ class DrainTask(Generic[T]):
             self._permit.lend()
 
 
-def _ends_task(error: BaseException, task: asyncio.Task[Any]) -> bool:
-    """Whether it ends the program, or the task's coroutine is being closed."""
+def _ends_task(task: asyncio.Task[Any]) -> bool:
+    """Whether an error ends the program, or the task's coroutine is being closed."""
+    # A name for it in the drain task's frame would take memory in each queue.
+    error = sys.exception()
     if isinstance(error, GeneratorExit):
         # If the task is at work, one that a handler awaits has raised it. Thrown in, it
         # has closed all that waits within, and so the handler, too.
         return asyncio.current_task(task.get_loop()) is not task
     return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def _time_to_recover() -> float:
+    return 0.0 if isinstance(sys.exception(), GeneratorExit) else _RECOVERY

@@ -35,8 +35,8 @@ class QueueTasks:
     """Starts a queue's tasks, wakes them, ends them; there are none before `start`."""
 
     __slots__ = (
-        "_context",
         "_parts",
+        "context",
         "drain_tasks",
         "rebalancer",
         "rebalancing",
@@ -46,7 +46,7 @@ class QueueTasks:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         # That of the start: a handler never runs in that of who revives its task.
-        self._context: Context | None = None
+        self.context: Context | None = None
         self.drain_tasks: list[DrainTask[Any]] = []
         # One for each drain task, in their order.
         self.running: list[asyncio.Task[None]] = []
@@ -241,13 +241,13 @@ class QueueTasks:
             LoopRegistry.of(running).look_for_waits()
 
     def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        if self._context is None:
+        if self.context is None:
+            registry = LoopRegistry.of(asyncio.get_running_loop())
             # Outside of the call of a handler that may have started this queue.
-            self._context = outside(copy_context)
-        context = self._context.copy()  # An eager task may start others within `run`.
-        task = context.run(asyncio.get_running_loop().create_task, body)
-        task.set_name(f"{self._parts.name}: {name}")
-        return task
+            self.context = registry.shared(outside(copy_context))
+        context = self.context.copy()  # An eager task may start others within `run`.
+        name = f"{self._parts.name}: {name}"
+        return context.run(asyncio.create_task, body, name=name)
 
 
 class Shutdown:

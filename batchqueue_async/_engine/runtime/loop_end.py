@@ -232,6 +232,20 @@ class LoopRegistry:
         self.end_after_loop()
         self._warn()
 
+    def shared(self, context: Context) -> Context:
+        """Return the newest queue's context if it has the same variables.
+
+        Most queues are started in the same one, and a copy for each takes memory.
+        """
+        for queue in reversed(self._queues.values()):
+            if (known := queue.parts.tasks.context) is not None:
+                # Not `==`, which may ask the values, and they are the user's.
+                is_same = len(known) == len(context) and all(
+                    known.get(each, known) is value for each, value in context.items()
+                )
+                return known if is_same else context
+        return context
+
     def _all(self) -> list[Lifecycle]:
         return [*self._queues.values(), *self._unfetched.values()]
 
