@@ -17,6 +17,7 @@ SWEEPS = (
     "killed",
     "loops_left_open",
     "process_ends",
+    "program_ends",
     "struck",
 )
 """In the names of modules that try a fault at many points, each in several variants."""
