@@ -165,6 +165,14 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert importlib.resources.files(batchqueue_async).joinpath("py.typed").is_file()
 
 
+def printed(code: str) -> list[str]:
+    """Return the words that a program of its own prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
 def test_importing_it_needs_no_extra() -> None:
     """Neither uvloop nor PySpark nor any client is imported by the core."""
     code = (
@@ -172,10 +180,7 @@ def test_importing_it_needs_no_extra() -> None:
         "extras = {'uvloop', 'pyspark', 'pandas', 'rich', 'aiosqlite', 'asyncpg'}; "
         "print(*sorted(extras & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    assert printed(code) == []
 
 
 def test_importing_it_compiles_no_methods() -> None:
@@ -189,10 +194,7 @@ def test_importing_it_compiles_no_methods() -> None:
         "for f in vars(c).values() if inspect.isfunction(f) "
         "and f.__code__.co_filename == '<string>'}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["True"]
+    assert printed(code) == ["True"]
 
 
 def test_who_rebalances_has_the_plan_ready_from_the_start() -> None:
@@ -214,10 +216,7 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["False", "True"]
+    assert printed(code) == ["False", "True"]
 
 
 def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
@@ -230,10 +229,7 @@ def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
         "'batchqueue_async._engine.lifecycle.rebalancer', 'multiprocessing.context'}; "
         "print(*sorted(rare & (set(sys.modules) - before)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    assert printed(code) == []
 
 
 @pytest.mark.spark
@@ -244,7 +240,4 @@ def test_what_each_process_of_spark_imports_is_no_more_than_it_needs() -> None:
         "print(*sorted({'pyarrow.compute', 'pyarrow.csv', 'pyarrow.parquet', 'pandas'}"
         " & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    assert printed(code) == []

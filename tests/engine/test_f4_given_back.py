@@ -48,13 +48,18 @@ class DeadLetters:
         await queue.produce_many([1, 2, 3])
         self.queues.append(queue)
 
-    async def command(self, _: list[str]) -> None:
-        await self.manager.shutdown_all(0.05)
-
-    async def all_ended(self) -> None:
+    async def shut_down_by_a_handler(self) -> None:
+        """That handler's queue ends last, and has nothing left."""
+        config = BatchQueueConfig(consumer=self.command)
+        commands = await self.manager.create("commands", config)
+        await self.fill()
+        await commands.produce("stop")
         # One whose list nobody has fetched is among the manager's queues until then.
         await until(lambda: len(self.manager.queues) == 1)
         await turns()
+
+    async def command(self, _: list[str]) -> None:
+        await self.manager.shutdown_all(0.05)
 
 
 @every_loop
@@ -62,17 +67,8 @@ def test_a_handlers_shutdown_of_all(
     new_loop: LoopFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     letters = DeadLetters()
-
-    async def main() -> None:
-        config = BatchQueueConfig(consumer=letters.command)
-        commands = await letters.manager.create("commands", config)
-        await letters.fill()
-        # That queue ends last, and has nothing left.
-        await commands.produce("stop")
-        await letters.all_ended()
-
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(main())
+        runner.run(letters.shut_down_by_a_handler())
     assert letters.told == [1, 2, 3]
     assert check_settled(letters.queues[0]).returned == 3
     assert {each.levelno for each in caplog.records} == {logging.ERROR}
@@ -89,11 +85,7 @@ def test_a_call_that_fetches_them_leaves_nothing_to_tell(new_loop: LoopFactory) 
     letters = DeadLetters()
 
     async def main() -> None:
-        config = BatchQueueConfig(consumer=letters.command)
-        commands = await letters.manager.create("commands", config)
-        await letters.fill()
-        await commands.produce("stop")
-        await letters.all_ended()
+        await letters.shut_down_by_a_handler()
         assert await letters.manager.shutdown_all() == {"rows": [1, 2, 3]}
         # The loop goes on with other queues.
         await letters.fill()
