@@ -4,6 +4,7 @@ async `on_error`, and whatever is cut off in that very turn."""
 import asyncio
 import gc
 import logging
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -142,3 +143,47 @@ def test_asyncio_has_nothing_to_say_of_a_handler_that_is_inside(
     del loop
     gc.collect()
     assert {each.name for each in caplog.records} == {"batchqueue_async"}
+
+
+async def test_on_error_has_no_more_time_for_them_than_for_others() -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    config = BatchQueueConfig[int](
+        consumer=never, max_batch=1, on_error=never, handler_timeout=0.2
+    )
+    queue = BatchQueue("q", config)
+    await queue.start()
+    await queue.produce_many([1, 2])
+    await turns()
+    started = asyncio.get_running_loop().time()
+    await queue.close(0.05)
+    assert asyncio.get_running_loop().time() - started < 1.0
+
+
+@pytest.mark.filterwarnings("ignore:the loop of queue:ResourceWarning")
+@pytest.mark.parametrize("ahead", range(6))
+def test_what_is_given_back_as_the_loop_ends_already(ahead: int) -> None:
+    """As by what cleans up with the loop, and is cut off in any turn."""
+    letters = DeadLetters()
+
+    async def ends_with_the_loop() -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            shutdown = asyncio.create_task(letters.manager.shutdown_all(0.0))
+            await turns(ahead)
+            shutdown.cancel()
+            await asyncio.wait({shutdown})
+            await asyncio.sleep(0.1)
+
+    async def main() -> AsyncGenerator[None, None]:
+        await letters.fill()
+        await turns()
+        generator = ends_with_the_loop()
+        await anext(generator)
+        return generator
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        _generator = runner.run(main())
+    assert letters.told == [1, 2, 3]
