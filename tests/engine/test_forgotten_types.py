@@ -250,7 +250,7 @@ async def test_a_partition_of_forgotten_types_is_empty_for_new_ones() -> None:
         gc.collect()
         for item_type in (first, second):
             queue.add_handler(item_type, ignore)
-        seen = queue._parts.placement._lightest  # type: ignore[union-attr]
+        seen = queue._parts.placement.lightest
         assert seen is not None
         assert sum(seen.types) < MOST_LEFT
 

@@ -285,7 +285,7 @@ def _enter_anyhow(original: Method, self: HandlerLock, slot: Any) -> bool:  # no
 
 @_plant("growth moves types", TypePlacement, "_seen")
 def _see_growth_and_move(original: Method, self: TypePlacement) -> Any:  # noqa: ANN401
-    known = self._lightest
+    known = self.lightest
     if known is not None and len(known.types) < len(self.partitions):
         self.routes.clear()
     return original(self)

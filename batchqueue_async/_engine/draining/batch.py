@@ -202,9 +202,7 @@ class Batch(Generic[T]):
         """Return batches that begin at 0 and at these positions, in place of this."""
         shares = deque(self.shares)
         starts, ends = (0, *places), (*places, len(self.items))
-        chunks = [
-            self.items[start:end] for start, end in zip(starts, ends, strict=True)
-        ]
+        chunks = [self.items[a:b] for a, b in zip(starts, ends, strict=True)]
         return [self._piece(chunk, cut(shares, len(chunk))) for chunk in chunks]
 
     def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
@@ -289,14 +287,23 @@ class Grouping(Generic[T]):
             return None
         try:
             if registration is None:
-                # As `_have_one_type`, without a call where one would be for each batch.
-                if len(items) > 1 and not (
-                    partition.took_one_type
-                    or self._placement.has_one_type(partition)
-                    or have_one_type(items)
+                # As `_have_one_type` and `of`, without calls: each is one per batch.
+                placement, resolved = self._placement, handlers.resolved
+                item_type, count = type(items[0]), len(items)
+                if not (
+                    count == 1
+                    or partition.took_one_type
+                    or (placement.lightest and placement.has_one_type(partition))
+                    or (
+                        type(items[-1]) is item_type
+                        and [*map(type, items)].count(item_type) == count
+                    )
                 ):
                     return None
-                registration = self._handler_of(type(items[0]))
+                if item_type in resolved:
+                    registration = resolved[item_type]
+                else:
+                    registration = handlers.of(item_type)
         except Exception:  # noqa: BLE001 - a metaclass may do anything
             return None
         return Batch(registration, items, partition, partition.taken_from)
@@ -318,7 +325,7 @@ class Grouping(Generic[T]):
             return {consumer: items}, _NO_INDEXES
         # Grouping costs more per item than anything else: avoid it where it can be.
         if self._have_one_type(partition, items):
-            return {self._handler_of(type(items[0])): items}, _NO_INDEXES
+            return {self._handlers.of(type(items[0])): items}, _NO_INDEXES
         lists = self._by_handler(items)
         # Where in the take a handler's first item is matters if somebody waits for it.
         watched = partition.accounts.is_watched
@@ -332,12 +339,6 @@ class Grouping(Generic[T]):
             or self._placement.has_one_type(partition)
             or have_one_type(items)
         )
-
-    def _handler_of(self, item_type: type) -> Registration | None:
-        handlers = self._handlers
-        if item_type in handlers.resolved:
-            return handlers.resolved[item_type]
-        return handlers.of(item_type)
 
     def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""

@@ -47,8 +47,8 @@ class TypePlacement:
     __slots__ = (
         "_grows",
         "_handlers",
-        "_lightest",
         "guard",
+        "lightest",
         "partitions",
         "placed",
         "routes",
@@ -70,7 +70,7 @@ class TypePlacement:
         # Threads place types, too, once the queue is shared with them.
         self.guard: AbstractContextManager[Any] = UNGUARDED
         # None where there is nothing to choose.
-        self._lightest: Lightest | None = None
+        self.lightest: Lightest | None = None
 
     choose: None = None
     """No selector is asked."""
@@ -131,9 +131,9 @@ class TypePlacement:
 
     def has_one_type(self, partition: Partition[Any]) -> bool:
         # A sole partition's types are not even looked at, so nothing is known of them.
-        if self._lightest is None or partition.index >= len(self._lightest.types):
+        if self.lightest is None or partition.index >= len(self.lightest.types):
             return False
-        return self._lightest.types[partition.index] == 1
+        return self.lightest.types[partition.index] == 1
 
     def _assign(self, item_type: type, partition: Partition[Any]) -> None:
         if item_type not in self.routes:
@@ -142,18 +142,21 @@ class TypePlacement:
             self.placed.add(item_type, partition)
 
     def _seen(self) -> Lightest:
-        """Return `_lightest`, with new partitions added and ended types taken out."""
-        if self._lightest is None:
-            self._lightest = Lightest()
+        """Return `lightest`, with new partitions added and ended types taken out."""
+        if self.lightest is None:
+            self.lightest = Lightest()
             self.placed.ended = []
-        self._lightest.grow(len(self.partitions))
+        self.lightest.grow(len(self.partitions))
         while self.placed.ended:
-            self._lightest.book(self.placed.ended.pop().index, -1)
-        return self._lightest
+            self.lightest.book(self.placed.ended.pop().index, -1)
+        return self.lightest
 
 
 class SelectorPlacement:
     """A callable decides per item; its answer is checked."""
+
+    lightest: None = None
+    """No partition is chosen by what is in it."""
 
     def __init__(
         self, partitions: Sequence[Partition[Any]], selector: PartitionSelector[Any]
