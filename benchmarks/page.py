@@ -100,11 +100,12 @@ LITTLE_ROOM = """\
 At most 10 items wait, so nearly every producer waits for room, and a handler gets ten
 items. In `asyncio.Queue` whoever comes in the right moment overtakes those who wait;
 here nobody does. Its consumers are written by hand: one takes what is there, one also
-catches errors and tells each item as done, and one makes no batches. The floor that
-keeps the promises is a queue by hand that waits as the library does, in order and with
-nothing left of who is cancelled; the other floor does not. The last table has thousands
-of producers, as the requests of a service, at the default buffer and where all of them
-wait all the time.
+sorts by type, catches errors and tells each item as done, and one makes no batches. The
+library has its handler as `consumer=`, and once for a type, which it has to look at in
+each item. The floor that keeps the promises is a queue by hand that waits as the
+library does, in order and with nothing left of who is cancelled; the other floor does
+not. The last table has thousands of producers, as the requests of a service, at the
+default buffer and where all of them wait all the time.
 """
 
 SIZES_AND_KEYS = """\

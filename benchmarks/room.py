@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from batchqueue_async import BatchQueueConfig
+from batchqueue_async import BatchQueue, BatchQueueConfig
 from benchmarks import ours
 from benchmarks.contender import Contender, Feed, Handlers, Items, in_loop_rate
 from benchmarks.floor import FloorQueue
@@ -55,6 +55,11 @@ def careful_row(producers: int) -> str:
     return f"the same, errors caught and counted, {producing(producers)}"
 
 
+def handler_row(producers: int) -> str:
+    """Return the row of the library with a type's handler: each item's is looked at."""
+    return f"await produce, one type's handler, {producing(producers)}"
+
+
 def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
     """Compare everybody with one producer, and with several."""
     contenders = [
@@ -68,11 +73,22 @@ def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
 def contenders_of(producers: int, scale: Scale) -> list[Contender]:
     """Return the library, its floor and its peers for so many producers."""
     feed_of = partial(fed_by, producers)
-    own = ours.batch_queue(CONFIG, lambda queue: feed_of(queue.produce))
     suffix = producing(producers)
     made = partial(Contender, group=suffix, items=scale.of(_MOST, _MOST // 4))
+
+    def put(queue: BatchQueue[Any]) -> Feed:
+        return feed_of(queue.produce)
+
     return [
-        made(f"await produce, {suffix}", open=own, role="ours"),
+        # The batchers have one handler, too, and look at no item's type for it.
+        made(
+            f"await produce, consumer=, {suffix}",
+            open=ours.consumer_queue(CONFIG, put),
+            role="ours",
+        ),
+        made(
+            handler_row(producers), open=ours.batch_queue(CONFIG, put), is_in_goals=True
+        ),
         made(f"floor: await put, {suffix}", open=floor(feed_of), role="floor"),
         made(
             f"floor that keeps the promises, {suffix}",

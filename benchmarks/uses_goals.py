@@ -65,8 +65,10 @@ def _all_wait(tables: Tables) -> str:
 
 def _other_rooms(tables: Tables) -> str:
     careful = _room(room.careful_row(1))(tables)
+    by_type = _room(room.queue_row(1))(tables) / _room(room.handler_row(1))(tables)
     return ", ".join(
         [
+            f"with a type's handler: {by_type:.2f} x",
             f"beside a batcher that catches errors and counts: {careful:.2f} x",
             *(
                 f"{count} producers: {_room(room.queue_row(count))(tables):.2f} x"
