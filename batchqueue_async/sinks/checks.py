@@ -83,6 +83,14 @@ def require_path(field: str, value: object) -> None:
         refuse(field, "a path with a name in it", str(value))
 
 
+def require_file(field: str, value: object) -> None:
+    """Refuse anything but a path of a file; SQLite has other names for other things."""
+    require_path(field, value)
+    if str(value) == ":memory:" or str(value).startswith("file:"):
+        rule = "the path of a file, which is there when the process is not any more"
+        refuse(field, rule, str(value))
+
+
 def require_flag(field: str, value: object) -> None:
     """Refuse anything but True and False: the text "false" would mean True."""
     require_instance(field, value, bool, "True or False")

@@ -20,10 +20,10 @@ from .checks import (
     RESERVED,
     renamed,
     require_columns,
+    require_file,
     require_flag,
     require_name,
     require_on_conflict,
-    require_path,
     require_to_row,
 )
 from .epoch_attempts import StagingEpochSink, Writes, new_name
@@ -94,7 +94,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         timeout: float = 30.0,
         nan_as_null: bool = False,
     ) -> None:
-        require_path("path", path)
+        require_file("path", path)
         require_name("table", table)
         # SQLite knows no difference between `ID` and `id`.
         require_columns(columns, fold=str.lower)

@@ -18,10 +18,10 @@ from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
 from .checks import (
     FromOptions,
+    require_file,
     require_flag,
     require_name,
     require_on_conflict,
-    require_path,
 )
 from .epochs import Epoch
 from .names import matched
@@ -95,7 +95,7 @@ class SqliteStagedSink(OfOneProcess, FromOptions):
         nan_as_null: bool = False,
         fences: str = "batchqueue_epochs",
     ) -> None:
-        require_path("file", file)
+        require_file("file", file)
         require_name("table", table)
         require_name("fences", fences)
         require_on_conflict(on_conflict)

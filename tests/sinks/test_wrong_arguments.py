@@ -91,6 +91,15 @@ def test_connections_are_a_number(wrong: object) -> None:
         POSTGRES(connections=wrong)
 
 
+@pytest.mark.parametrize("wrong", [":memory:", "file:shop?mode=memory"])
+def test_a_database_in_memory_is_none(wrong: str) -> None:
+    """It was found as the first epoch began: "unable to open database file"."""
+    with pytest.raises(ValueError, match=r"^path must be the path of a file, .*mem"):
+        SqliteEpochSink(wrong, "items", ["id"])
+    with pytest.raises(ValueError, match=r"^file must be the path of a file, .*mem"):
+        SqliteStagedSink(wrong, "items")
+
+
 @pytest.mark.parametrize("given", [None, 7, ("query", 7)])
 async def test_an_epoch_is_one(given: object, tmp_path: Path) -> None:
     wrong: Any = given
