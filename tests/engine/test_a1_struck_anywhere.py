@@ -46,11 +46,13 @@ def sweep(  # noqa: PLR0913, PLR0917 - what is struck, where, and how
     runs_in: Callable[[], bool] = is_in_drain_task,
 ) -> int:
     """Strike at these points, as far as there are so many; returns how many."""
-    struck = 0
+    struck, known = 0, list[int]()
     for at in points:
         queue = StruckQueue(kind, outcome, strike)
         beyond = AT_THE_END if part is shut_down else OUT_OF_REACH
-        point = queue.run(at, runs_in=runs_in, part=part, out_of_reach=beyond)
+        point = queue.run(
+            at, runs_in=runs_in, part=part, out_of_reach=beyond, points=known
+        )
         if not point.has_acted:
             break
         struck += 1

@@ -14,8 +14,8 @@ from batchqueue_async import (
     round_robin,
 )
 from batchqueue_async.testing import VirtualTimeLoop
-from tests.bridge.interruptions import Interruption
 from tests.engine.observing import tasks_of
+from tests.support.from_turn import InterruptionFromTurn
 from tests.support.oracle import check_settled
 from tests.support.striking import SWEEP, Struck, strike
 from tests.support.thorough import IS_THOROUGH
@@ -56,8 +56,9 @@ class Hooked(Slow):
 )
 def test_who_is_struck_there_comes_again(kind: type[Slow], step: int) -> None:
     """Two drain tasks, one handler: one of them stands at its lock nearly always."""
+    points: list[int] = []
     for at in range(0, MOST_POINTS, step // 10 if IS_THOROUGH else step):
-        if not ends_where_a_drain_task_is_struck(at, kind()):
+        if not ends_where_a_drain_task_is_struck(at, kind(), points):
             assert at > 5 * step
             return
     pytest.fail("it never came to an end")
@@ -68,7 +69,9 @@ def is_of_the_queue() -> bool:
     return task is not None and task.get_name().startswith("q: ")
 
 
-def ends_where_a_drain_task_is_struck(at: int, handler: Slow) -> bool:
+def ends_where_a_drain_task_is_struck(
+    at: int, handler: Slow, points: list[int]
+) -> bool:
     """Strike at this point of the queue's tasks; returns whether it was reached."""
 
     async def feed() -> None:
@@ -88,7 +91,9 @@ def ends_where_a_drain_task_is_struck(at: int, handler: Slow) -> bool:
         run = loop.run_until_complete
         queue = BatchQueue("q", config)
         run(queue.start())
-        point = Interruption(at, strike, is_of_the_queue)
+        point = InterruptionFromTurn(
+            at, strike, is_of_the_queue, loop, points, at_entries=False
+        )
         with contextlib.suppress(Struck), point:
             run(feed())
         run(asyncio.sleep(1.0))

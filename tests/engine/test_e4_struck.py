@@ -13,7 +13,7 @@ from batchqueue_async import (
     Rebalancing,
 )
 from batchqueue_async.testing import VirtualTimeLoop
-from tests.bridge.interruptions import Interruption
+from tests.support.from_turn import InterruptionFromTurn
 from tests.support.oracle import check_settled
 from tests.support.striking import SWEEP, Struck, drive, noting
 from tests.support.thorough import IS_THOROUGH
@@ -74,14 +74,19 @@ def is_rebalancing() -> bool:
     return task is not None and "rebalancing" in task.get_name()
 
 
-def struck_at(point: int, kind: type[BaseException], policy: DrainTaskPolicy) -> bool:
+def struck_at(
+    point: int,
+    kind: type[BaseException],
+    policy: DrainTaskPolicy,
+    points: list[int],
+) -> bool:
     def strike() -> None:
         raise kind
 
     with contextlib.closing(VirtualTimeLoop()) as loop:
         uneven = Uneven(policy)
         drive(loop, uneven.queue.start())
-        interruption = Interruption(point, strike, is_rebalancing, at_entries=True)
+        interruption = InterruptionFromTurn(point, strike, is_rebalancing, loop, points)
         with interruption:
             drive(loop, uneven.feed())
         with noting(f"point {point}, {interruption.where}"):
@@ -95,8 +100,9 @@ def test_rounds_go_on_and_each_partition_is_drained(
     drain_tasks: str, kind: type[BaseException]
 ) -> None:
     policy, step = DRAIN_TASKS[drain_tasks]
+    points: list[int] = []
     for point in range(0, MOST_POINTS, 1 if IS_THOROUGH else step):
-        if not struck_at(point, kind, policy):
+        if not struck_at(point, kind, policy, points):
             assert point > 100
             return
     pytest.fail("it never came to an end")

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from batchqueue_async import DeliveryError
-from tests.bridge.interruptions import Interruption
+from tests.support.from_turn import InterruptionFromTurn
 from tests.support.oracle import check_settled
 from tests.support.striking import OUT_OF_REACH, SWEEP, noting, strike
 from tests.support.struck_queue import (
@@ -40,13 +40,15 @@ async def flush(struck: StruckQueue) -> None:
     assert struck.queue.stats().accepted == len(struck.accepted)
 
 
-def struck_at(point: int, kind: Kind) -> bool:
+def struck_at(point: int, kind: Kind, points: list[int]) -> bool:
     """Strike a drain task, and flush at once; returns whether it was struck."""
     struck = StruckQueue(kind, Outcome(handles))
     with contextlib.closing(struck.loop):
         struck.drive(struck.queue.start())
         struck.drive(asyncio.sleep(1.0))
-        interruption = Interruption(point, strike, is_in_drain_task, at_entries=True)
+        interruption = InterruptionFromTurn(
+            point, strike, is_in_drain_task, struck.loop, points
+        )
         with interruption:
             struck.drive(struck.put_before(work_for_a_moment))
         if OUT_OF_REACH not in (interruption.where or ""):
@@ -58,7 +60,8 @@ def struck_at(point: int, kind: Kind) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_flush_covers_what_was_taken_as_it_was_struck(kind: Kind) -> None:
+    points: list[int] = []
     for point in range(KINDS.index(kind) % STEP, MOST_POINTS, STEP):
-        if not struck_at(point, kind):
+        if not struck_at(point, kind, points):
             return
     pytest.fail("it never came to an end")

@@ -13,7 +13,8 @@ from batchqueue_async import (
     SharedDrainTasks,
 )
 from batchqueue_async.testing import VirtualTimeLoop
-from tests.bridge.interruptions import Interruption, ctrl_c
+from tests.bridge.interruptions import ctrl_c
+from tests.support.from_turn import InterruptionFromTurn
 from tests.support.oracle import check_settled
 from tests.support.striking import OUT_OF_REACH, SWEEP, drive, noting
 from tests.support.struck_queue import is_in_drain_task
@@ -65,13 +66,13 @@ class Chain:
             check_settled(queue)
 
 
-def struck_at(point: int) -> bool:
+def struck_at(point: int, points: list[int]) -> bool:
     """Strike a drain task, and let all go on; returns whether it was struck."""
     with contextlib.closing(VirtualTimeLoop()) as loop:
         loop.set_exception_handler(lambda *_: None)
         chain = Chain()
         drive(loop, chain.begin())
-        strike = Interruption(point, ctrl_c, is_in_drain_task, at_entries=True)
+        strike = InterruptionFromTurn(point, ctrl_c, is_in_drain_task, loop, points)
         with strike:
             drive(loop, chain.feed())
         if OUT_OF_REACH not in (strike.where or ""):
@@ -81,8 +82,9 @@ def struck_at(point: int) -> bool:
 
 
 def test_no_permit_is_lost_wherever_a_drain_task_is_struck() -> None:
+    points: list[int] = []
     for point in range(0, MOST_POINTS, STEP):
-        if not struck_at(point):
+        if not struck_at(point, points):
             assert point > 100
             return
     pytest.fail("it never came to an end")

@@ -24,6 +24,7 @@ from batchqueue_async import (
 )
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption
+from tests.support.from_turn import InterruptionFromTurn
 from tests.support.oracle import check_settled
 from tests.support.striking import Struck
 
@@ -273,6 +274,7 @@ class StruckQueue:
         runs_in: Callable[[], bool] = is_in_drain_task,
         part: "Part | None" = None,
         out_of_reach: tuple[str, ...] = (),
+        points: list[int] | None = None,
     ) -> Interruption:
         """Strike at a point of a part; raises AssertionError if anything is lost.
 
@@ -282,6 +284,7 @@ class StruckQueue:
             part: What the queue is doing meanwhile.
             out_of_reach: Functions in which nothing is promised, and callbacks of
                 the loop: not in what they call either.
+            points: What runs of a sweep share: see `InterruptionFromTurn`.
         """
         # What is cut short in a callback goes on with the next arrival, flush or end.
         self.goes_on_by_itself = runs_in is is_in_drain_task
@@ -291,7 +294,8 @@ class StruckQueue:
 
         self.drive(self.queue.start())
         self.drive(asyncio.sleep(1.0))
-        point = Interruption(at, strike, runs_in, at_entries=True)
+        known = [] if points is None else points
+        point = InterruptionFromTurn(at, strike, runs_in, self.loop, known)
         try:
             with point:
                 self.drive(self.put_before(part or fill))
