@@ -21,11 +21,13 @@ from batchqueue_async import (
     Rebalancing,
     Retry,
 )
+from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
 from batchqueue_async.testing import RecordingHandler
 from tests.engine.every_loop import every_loop
 from tests.engine.sharing import config, sharing
 from tests.engine.until import until
 from tests.support.oracle import check_settled
+from tests.support.striking import Struck
 
 pytestmark = [
     every_loop,
@@ -164,3 +166,29 @@ async def test_at_the_deadline_everything_returns() -> None:
         await handler.entered()
         assert await manager.shutdown_all(0.01) == {"q": [1, 2, 3]}
     check_settled(queue)
+
+
+async def test_the_deadline_holds_though_its_timer_was_struck(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The shutdown waits no longer than until then: it knows when as it begins."""
+    ends, end_now = [], Shutdown.end_now
+
+    def struck_once(shutdown: Shutdown) -> None:
+        ends.append(shutdown)
+        if len(ends) == 1:
+            raise Struck
+        end_now(shutdown)
+
+    monkeypatch.setattr(Shutdown, "end_now", struck_once)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda *_: None)
+    handler = RecordingHandler[int](gate=asyncio.Event())
+    queue = BatchQueue("q", BatchQueueConfig(consumer=handler))
+    await queue.start()
+    await queue.produce(1)
+    await handler.entered()
+    async with asyncio.timeout(10.0):
+        assert await queue.shutdown(0.01) == [1]
+    loop.set_exception_handler(None)
+    assert len(ends) > 1

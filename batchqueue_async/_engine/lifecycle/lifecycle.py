@@ -108,8 +108,7 @@ class Lifecycle:
     def _time_here(self) -> float | None:
         """Return the loop's time; None on other threads, where it may be stale."""
         running = asyncio._get_running_loop()  # noqa: SLF001
-        is_here = running is self.parts.loop
-        return running.time() if running is not None and is_here else None
+        return running.time() if running and running is self.parts.loop else None
 
     def count_left(self) -> int:
         return sum(
@@ -127,7 +126,7 @@ class Lifecycle:
             require_own_loop(parts)
         if parts.loop is None or parts.state is State.INHERITED:
             return []
-        self._begin().end_within(timeout)
+        self._begin(timeout)
         if handler_call(parts.detector) is not None:
             return []
         self._callers += 1
@@ -256,21 +255,22 @@ class Lifecycle:
             f"{count} items are left"
         )
 
-    def _begin(self) -> Shutdown:
-        parts = self.parts
+    def _begin(self, timeout: float | None = None) -> None:
+        parts, task = self.parts, self._task
         shutdown = self._shutdown = self._shutdown or parts.tasks.new_shutdown()
-        task = self._task
-        if self._is_to_end() and (task is None or _is_cut_short(task)):
+        begins = self._is_to_end() and (task is None or _is_cut_short(task))
+        if begins:
             if parts.state is State.RUNNING:
                 parts.state = State.CLOSING
             parts.tasks.close_partitions()
             # Before `create_task`, inside of which an eager task may run to its end.
             parts.tasks.drain()
-            body = self._run(shutdown)
-            task = outside(asyncio.get_running_loop().create_task, body)
+        # So is this: the task has a timer of its own for the deadline that it knows.
+        shutdown.end_within(timeout)
+        if begins:
+            create = asyncio.get_running_loop().create_task
+            self._task = task = outside(create, self._run(shutdown))
             task.add_done_callback(self._task_ended)
-            self._task = task
-        return shutdown
 
     def _is_to_end(self) -> bool:
         running = asyncio._get_running_loop()  # noqa: SLF001
