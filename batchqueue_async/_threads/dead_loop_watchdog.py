@@ -131,7 +131,8 @@ class Heartbeat:
         if not is_running:
             share = min(took, self._short)
         elif took > _LATE * self._short + _LATE_BY or others > _OTHERS * took:
-            share = max(worked, _LATE_SHARE * self._short)
+            # Looks may follow each other at once, as many threads begin to wait.
+            share = max(worked, _LATE_SHARE * min(took, self._short))
         elif worked < _ASLEEP * took:
             share = took
         else:

@@ -115,6 +115,28 @@ def test_a_busy_machine_is_not_a_dead_loop(
     assert 3 * PATIENCE < seconds_until_dead(machine, monkeypatch) < LONG
 
 
+def test_many_threads_that_begin_to_wait_are_no_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their looks follow each other at once: none counts more than the time it is for.
+
+    While they come they compute, so that each finds others at work.
+    """
+    machine = Machine(late=0.0, share=0.0, others=1.0)
+    monkeypatch.setattr(dead_loop_watchdog, "time", machine)
+    monkeypatch.setattr(dead_loop_watchdog, "monotonic", machine.monotonic)
+    threads = [
+        dead_loop_watchdog.LoopWatchdog(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
+        for _ in range(300)
+    ]
+    threads[0].wait(machine.nap, None)
+    machine.answer()
+    for each in threads[1:]:
+        each.wait(lambda _: machine.nap(PATIENCE / 10_000), None)
+    assert machine.monotonic() < PATIENCE
+    threads[0].wait(machine.nap, None)
+
+
 def test_a_loop_that_nobody_runs_has_no_such_excuse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -152,6 +152,39 @@ def test_a_server_configures_logging_after_the_program(
     assert (tmp_path / "log").read_text().split() == ["before", "after"]
 
 
+CONFIGURED_AGAIN = """
+import logging.config, sys
+
+log = logging.getLogger("program")
+for number in range(3):
+    logging.config.dictConfig({
+        "version": 1,
+        "handlers": {
+            "file": {"class": "logging.FileHandler", "filename": sys.argv[1]},
+            "shipped": {
+                "class": "batchqueue_async.logging.BatchingHandler",
+                "target": "cfg://handlers.file",
+                "linger": 60,
+            },
+        },
+        "loggers": {
+            "program": {"handlers": ["shipped"], "level": "INFO", "propagate": False},
+        },
+    })
+    log.info("%d", number)
+"""
+
+
+@each_python
+def test_the_target_may_be_of_the_same_configuration(
+    python: Path, tmp_path: Path
+) -> None:
+    """It gets what waits, though each configuration closes both."""
+    ended = Program(CONFIGURED_AGAIN, str(tmp_path / "log"), python=python).end()
+    assert (ended.status, ended.log) == (0, "")
+    assert sorted((tmp_path / "log").read_text().split()) == ["0", "1", "2"]
+
+
 FORKED = """
 import logging, os, sys, threading
 from batchqueue_async.logging import BatchingHandler
