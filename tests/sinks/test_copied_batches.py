@@ -183,6 +183,22 @@ async def test_texts_are_no_bytes_and_bytes_no_texts(
     assert await table.rows() == []
 
 
+@pytest.mark.parametrize("column", ["TIMESTAMP", "TIMESTAMPTZ"])
+async def test_a_whole_number_is_no_other_moment_by_another_way(
+    table: Table, column: str
+) -> None:
+    """In rows it is microseconds; the server would read a day out of its digits."""
+    await table.make(v=column)
+    numbers = pa.record_batch({"v": [20_260_102]})
+    told = r"column 'v' must be of TIMESTAMP for a timestamp \(timestamp_micros"
+    with pytest.raises(TypeError, match=told):
+        await table.publish(numbers)
+
+    await table.commit(numbers)
+    ((moment,),) = await table.rows()
+    assert moment.replace(tzinfo=UTC) == datetime(1970, 1, 1, 0, 0, 20, 260_102, UTC)
+
+
 def numbered(batches: int) -> list[pa.RecordBatch]:
     return [pa.record_batch({"id": [n, n + 1000]}) for n in range(batches)]
 
