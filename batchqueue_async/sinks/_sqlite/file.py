@@ -108,18 +108,24 @@ class SqliteFile:
                 self._refuse_old_log()
                 old, self._connection = self._connection, self._open()
                 old.close()
+            connection = self._connection
             try:
-                return work(self._connection)
+                return work(connection)
             except sqlite3.DatabaseError as error:
                 kind = _code_of(error) & 0xFF  # the rest tells more
                 if kind in _OF_FILES:
                     # The file itself is open by now.
                     is_other = kind == sqlite3.SQLITE_CANTOPEN
                     self._tell_path(error, _OR_TEMPORARY if is_other else "")
+                if _code_of(error) == sqlite3.SQLITE_READONLY:
+                    # Where it could only be read as it was opened, so it stays.
+                    self._connection = None
                 raise
             finally:
-                if self._connection.in_transaction:
-                    self._connection.rollback()
+                if connection.in_transaction:
+                    connection.rollback()
+                if self._connection is None:
+                    connection.close()
 
     def _open(self) -> sqlite3.Connection:
         # Looked at before: one that takes its place meanwhile is another.
