@@ -1,5 +1,6 @@
 """A SQLite file that another takes the place of, or whose folder can't be written."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -177,10 +178,14 @@ async def test_a_file_that_can_be_written_again_is_written(
     told = "readonly database: .*db$"
     with monkeypatch.context() as patched:
         patched.setattr(sqlite3, "connect", connected_read_only)
+        patched.setattr(os, "access", lambda *_: False)
         with pytest.raises(sqlite3.OperationalError, match=told):
             await written(epochs, SECOND, range(3, 5))
         with pytest.raises(sqlite3.OperationalError, match=told):
             await staged.announce(SECOND, "run")
+        # Neither writes the file.
+        await epochs.abort(SECOND)
+        assert await epochs.is_committed(FIRST)
 
     await staged.announce(SECOND, "run")
     await written(epochs, SECOND, range(3, 5))
