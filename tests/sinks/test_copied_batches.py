@@ -170,6 +170,8 @@ async def test_what_has_no_binary_form_is_read_by_the_server(
         ("BYTEA", r"\x41", "must be of BINARY for a BYTEA"),
         ("TEXT", b"abc", "must be of STRING for texts"),
         ("VARCHAR(9)", b"abc", "must be of STRING for texts"),
+        ("NAME", b"abc", "must be of STRING for texts"),
+        ("XML", b"<a/>", "must be of STRING for texts"),
     ],
 )
 async def test_texts_are_no_bytes_and_bytes_no_texts(

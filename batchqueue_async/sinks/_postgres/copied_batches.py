@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # The numbers of the types on every server.
 _NUMERIC, _BYTEA = 1700, 17
-_TEXTS = frozenset((25, 1042, 1043))
+# TEXT, CHAR(n) and VARCHAR; "char" and NAME; XML, TSVECTOR and TSQUERY.
+_TEXTS = frozenset((25, 1042, 1043, 18, 19, 142, 3614, 3615))
 _TIMESTAMPS = frozenset((1114, 1184))
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
 _REFUSED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
