@@ -54,6 +54,8 @@ _COPIED_AT_ONCE = 5_000
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
 _NO_SUCH_TABLE = "42P01"
+# What asyncpg raises of a value that it can't encode, or of one without all its parts.
+_OF_VALUES = TypeError, ValueError, ArithmeticError, AttributeError, LookupError
 # Types of extensions, and a few of the server's own.
 _NOT_ENCODED = re.compile(r"no binary .* type (?P<name>.+) \(OID (?P<number>\d+)\)")
 
@@ -325,7 +327,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         except NotEncoded as error:
             self._refuse_type(error, attempt.types)
             raise
-        except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        except _OF_VALUES as error:
             failed = type(error)
         if failed is not None:  # not in the `except`: the error quotes the value
             self._refuse_row(row, failed, attempt.types)

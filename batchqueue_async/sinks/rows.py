@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
@@ -148,13 +147,21 @@ def require_columns_of(batch: pa.RecordBatch) -> None:
 
 def python_values(column: pa.Array, name: str) -> list[Any]:
     """Return a column's values as objects of Python's."""
-    with suppress(OverflowError, ValueError):  # which may quote the value
+    # What Arrow raises may quote the value.
+    try:
         values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        rule = "text in UTF-8, got other bytes (a cast to BINARY keeps them)"
+    except LookupError:
+        rule = f"of a time zone that Python knows, got {column.type}"
+    except (OverflowError, ValueError):
+        rule = (
+            "of dates and times of the years 1 to 9999, as Python's are, got others of"
+            f" type {column.type}"
+        )
+    else:
         return values
-    msg = (
-        f"column {name} must be of dates and times of the years 1 to 9999, as Python's"
-        f" are, got others of type {column.type}"
-    )
+    msg = f"column {name} must be {rule}"
     raise ValueError(msg)
 
 
@@ -173,7 +180,7 @@ def plain_rows(batch: pa.RecordBatch) -> Iterator[Row]:
     def plain(column: pa.Array, name: str) -> list[Any]:
         column = plain_column(column, name)
         if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+            column = column.cast(pa.int64())
         return python_values(column, name)
 
     return zip(*map(plain, batch.columns, batch.schema.names), strict=True)

@@ -26,7 +26,7 @@ from .checks import (
     require_on_conflict,
     require_to_row,
 )
-from .epoch_attempts import StagingEpochSink, Writes, new_name
+from .epoch_attempts import StagingEpochSink, Writes, new_name, prefix
 from .epochs import Epoch
 from .names import quoted
 from .rows import RowReader, T, ToRow, plain_rows
@@ -125,6 +125,11 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         writes = Writes(new_name(epoch))
 
         def create(database: sqlite3.Connection) -> None:
+            # Of a `begin` that was cancelled: its thread has gone on.
+            query = "SELECT name FROM temp.sqlite_master WHERE substr(name, 1, ?) = ?"
+            start = prefix(epoch)
+            for (left,) in database.execute(query, (len(start), start)).fetchall():
+                _drop(database, left)
             name = find_table(database, self._table)
             writes.types = declared_types(database, name)
             table = f"main.{quoted(name)}"
@@ -171,7 +176,7 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
                     (json.dumps([*attempt.acknowledged]),),
                 )
             database.execute("COMMIT")
-            _drop(database, attempt)
+            _drop(database, attempt.table)
 
         await self._run(attempt, publish)
 
@@ -194,8 +199,8 @@ class SqliteEpochSink(OfOneProcess, StagingEpochSink[T, Writes]):
         raise BatchQueueError(msg)
 
     async def _discard(self, epoch: Epoch, attempt: Writes) -> None:
-        await self._file.run(lambda database: _drop(database, attempt))
+        await self._file.run(lambda database: _drop(database, attempt.table))
 
 
-def _drop(database: sqlite3.Connection, attempt: Writes) -> None:
-    database.execute(f"DROP TABLE IF EXISTS temp.{attempt.table}")
+def _drop(database: sqlite3.Connection, table: str) -> None:
+    database.execute(f"DROP TABLE IF EXISTS temp.{table}")

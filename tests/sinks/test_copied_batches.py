@@ -170,6 +170,8 @@ async def test_what_has_no_binary_form_is_read_by_the_server(
         ("BYTEA", r"\x41", "must be of BINARY for a BYTEA"),
         ("TEXT", b"abc", "must be of STRING for texts"),
         ("VARCHAR(9)", b"abc", "must be of STRING for texts"),
+        ("NAME", b"abc", "must be of STRING for texts"),
+        ("XML", b"<a/>", "must be of STRING for texts"),
     ],
 )
 async def test_texts_are_no_bytes_and_bytes_no_texts(
@@ -181,6 +183,22 @@ async def test_texts_are_no_bytes_and_bytes_no_texts(
         with pytest.raises(TypeError, match=told if way == table.publish else "got v"):
             await way(pa.record_batch({"v": [value]}))
     assert await table.rows() == []
+
+
+@pytest.mark.parametrize("column", ["TIMESTAMP", "TIMESTAMPTZ"])
+async def test_a_whole_number_is_no_other_moment_by_another_way(
+    table: Table, column: str
+) -> None:
+    """In rows it is microseconds; the server would read a day out of its digits."""
+    await table.make(v=column)
+    numbers = pa.record_batch({"v": [20_260_102]})
+    told = r"column 'v' must be of TIMESTAMP for a timestamp \(timestamp_micros"
+    with pytest.raises(TypeError, match=told):
+        await table.publish(numbers)
+
+    await table.commit(numbers)
+    ((moment,),) = await table.rows()
+    assert moment.replace(tzinfo=UTC) == datetime(1970, 1, 1, 0, 0, 20, 260_102, UTC)
 
 
 def numbered(batches: int) -> list[pa.RecordBatch]:

@@ -123,3 +123,12 @@ async def test_what_pandas_has_for_moments_is_kept_or_refused(
     await postgres.run("ALTER TABLE t ALTER COLUMN v TYPE DATE USING NULL")
     with pytest.raises(ValueError, match=r"an item must be of .*, got v: a NaTType"):
         await commit(postgres, (pd.NaT,))
+
+
+@pytest.mark.parametrize("value, told", [((1,), "a tuple"), ({"x": 1}, "a dict")])
+async def test_a_value_without_all_its_parts_is_told_by_its_column(
+    postgres: Postgres, value: object, told: str
+) -> None:
+    await postgres.run("CREATE TABLE t (v POINT)")
+    with pytest.raises(ValueError, match=f"an item must be of .*, got v: {told}"):
+        await commit(postgres, (value,))

@@ -12,6 +12,7 @@ import pytest
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.sinks.rows import python_rows
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
 from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
 from tests.sinks.databases import Postgres
@@ -42,6 +43,18 @@ FORMS = {
         MICROSECONDS,
     ),
     "ns": (pa.array([NOON, None], NS), "TIMESTAMP", [NOON, None], MICROSECONDS),
+    "ms": (
+        pa.array([NOON, None], pa.timestamp("ms")),
+        "TIMESTAMP",
+        [NOON, None],
+        MICROSECONDS,
+    ),
+    "days of milliseconds": (
+        pa.array([NOON.date()], pa.date64()),
+        "DATE",
+        [NOON.date()],
+        ["2026-01-02"],
+    ),
     "ns of a day": (
         pa.array([NOON.time()], pa.time64("ns")),
         "TIME",
@@ -107,15 +120,60 @@ async def test_nanoseconds_are_refused_and_not_quoted(
     postgres: Postgres, tmp_path: Path, kind: pa.DataType, of_table: str
 ) -> None:
     await postgres.run(f"CREATE TABLE t (v {of_table})")
-    with closing(sqlite3.connect(tmp_path / "db")) as database:
-        database.execute("CREATE TABLE t (v)")
-    for sink in (
-        PostgresEpochSink[Any](postgres.dsn, "t", ("v",)),
-        PostgresStagedSink(postgres.dsn, "t"),
-        SqliteEpochSink[Any](tmp_path / "db", "t", ("v",)),
-        SqliteStagedSink(tmp_path / "db", "t"),
-    ):
-        told = "column v must be of times in whole microseconds, got nanoseconds"
+    told = "column v must be of times in whole microseconds, got nanoseconds"
+    for sink in (*sqlite_sinks(tmp_path), *postgres_sinks(postgres)):
         with pytest.raises(ValueError, match=told) as refused:
             await write(sink, pa.array([4_242_001, None], kind))
         assert "4242" not in str(refused.value)
+
+
+def postgres_sinks(postgres: Postgres) -> tuple[Any, Any]:
+    return (
+        PostgresEpochSink[Any](postgres.dsn, "t", ("v",)),
+        PostgresStagedSink(postgres.dsn, "t"),
+    )
+
+
+def sqlite_sinks(folder: Path) -> tuple[Any, Any]:
+    path = folder / "db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE t (v)")
+    return SqliteEpochSink[Any](path, "t", ("v",)), SqliteStagedSink(path, "t")
+
+
+@pytest.mark.parametrize(
+    "kind, told",
+    [
+        (pa.timestamp("s"), r"times that 64 bits of microseconds have, got .*\[s\]"),
+        (pa.timestamp("ms", "UTC"), "times that 64 bits of microseconds have, got"),
+        (pa.date64(), r"whole days, got other times of type date64\[ms\]"),
+    ],
+)
+async def test_what_is_no_time_in_microseconds_is_refused_and_not_quoted(
+    postgres: Postgres, tmp_path: Path, kind: pa.DataType, told: str
+) -> None:
+    """For a TEXT a staged sink took Arrow's own "<value out of range: ...>"."""
+    await postgres.run("CREATE TABLE t (v TEXT)")
+    column = pa.array([4_242_424_242_424_242_424], pa.int64()).view(kind)
+    for sink in (*sqlite_sinks(tmp_path), *postgres_sinks(postgres)):
+        with pytest.raises(ValueError, match=f"column v must be of {told}") as refused:
+            await write(sink, column)
+        assert "4242" not in str(refused.value)
+
+
+async def test_a_text_that_is_not_in_utf_8_is_told_as_such(tmp_path: Path) -> None:
+    """As in Spark, whose cast of a BINARY to a STRING keeps any bytes."""
+    offsets, data = pa.array([0, 2], pa.int32()), b"\xff\xfe"
+    buffers = [None, offsets.buffers()[1], pa.py_buffer(data)]
+    column = pa.Array.from_buffers(pa.string(), 1, buffers)
+    for sink in sqlite_sinks(tmp_path):
+        told = "column v must be text in UTF-8, got other bytes .a cast to BINARY"
+        with pytest.raises(ValueError, match=told):
+            await write(sink, column)
+
+
+def test_a_zone_that_only_java_knows_is_told_with_its_column() -> None:
+    """Spark takes "Z" and "GMT+3" for a session's time zone."""
+    rows = pa.record_batch({"v": pa.array([5], pa.timestamp("us", "GMT+3"))})
+    with pytest.raises(ValueError, match="column v must be of a time zone that Python"):
+        [*python_rows(rows)]

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import uuid
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -19,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from batchqueue_async.sinks import Epoch, EpochWriter
+from batchqueue_async.sinks import Epoch, EpochWriter, sqlite
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
 from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
 from tests.sinks.stores import SqliteStore
@@ -111,6 +112,35 @@ async def test_what_is_missing_is_found_at_the_beginning(
     path = created(tmp_path / "db", "id INTEGER")
     with pytest.raises(sqlite3.OperationalError, match=told):
         await delivered(SqliteEpochSink(path, table, (column,)), FIRST, [])
+
+
+async def test_a_begin_that_was_cancelled_leaves_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread goes on, and makes one that no attempt knows."""
+    path = created(tmp_path / "db", "id INTEGER")
+    sink = SqliteEpochSink[Any](path, "items", ("id",))
+    is_at_work, may_go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def found(*_: object) -> str:
+        loop.call_soon_threadsafe(is_at_work.set)
+        may_go_on.wait(60)
+        return "items"
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite, "find_table", found)
+        beginning = asyncio.create_task(sink.begin(FIRST))
+        await is_at_work.wait()
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        may_go_on.set()
+        await sink.begin(FIRST)
+    query = "SELECT count(*) FROM temp.sqlite_master"
+    (tables,) = await sink._file.run(lambda database: [*database.execute(query)])
+    await sink.close()
+    assert tables == (1,)
 
 
 async def test_others_may_read_and_write_until_the_commit(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A SQLite file that another takes the place of, or whose folder can't be written."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -152,5 +153,42 @@ async def test_a_file_of_two_names_is_refused_until_it_has_one(tmp_path: Path) -
     other.unlink()
     await written(epochs, FIRST, range(3))
     assert await staged.is_published(FIRST)
+    await epochs.close()
+    await staged.close()
+
+
+async def test_a_file_that_can_be_written_again_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that was read-only for a while; SQLite goes on reading alone."""
+    path = created(tmp_path / "items.db", "id INTEGER")
+    first = SqliteEpochSink[Any](path, "items", ("id",))
+    await written(first, FIRST, range(3))
+    await first.close()
+    connect = sqlite3.connect
+
+    def connected_read_only(place: str, **keywords: Any) -> sqlite3.Connection:  # noqa: ANN401
+        made: sqlite3.Connection = connect(
+            place.replace("mode=rw", "mode=ro"), **keywords
+        )
+        return made
+
+    epochs = SqliteEpochSink[Any](path, "items", ("id",))
+    staged = SqliteStagedSink(path, "items")
+    told = "readonly database: .*db$"
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", connected_read_only)
+        patched.setattr(os, "access", lambda *_: False)
+        with pytest.raises(sqlite3.OperationalError, match=told):
+            await written(epochs, SECOND, range(3, 5))
+        with pytest.raises(sqlite3.OperationalError, match=told):
+            await staged.announce(SECOND, "run")
+        # Neither writes the file.
+        await epochs.abort(SECOND)
+        assert await epochs.is_committed(FIRST)
+
+    await staged.announce(SECOND, "run")
+    await written(epochs, SECOND, range(3, 5))
+    assert content(path) == [(0,), (1,), (2,), (3,), (4,)]
     await epochs.close()
     await staged.close()

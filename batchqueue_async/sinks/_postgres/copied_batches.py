@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 # The numbers of the types on every server.
 _NUMERIC, _BYTEA = 1700, 17
-_TEXTS = frozenset((25, 1042, 1043))
+# TEXT, CHAR(n) and VARCHAR; "char" and NAME; XML, TSVECTOR and TSQUERY.
+_TEXTS = frozenset((25, 1042, 1043, 18, 19, 142, 3614, 3615))
+_TIMESTAMPS = frozenset((1114, 1184))
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
 _REFUSED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_nested, "of a type without parts (to_json makes texts of them)"),
@@ -82,7 +84,7 @@ class BatchCopier:
         columns = self._mark, *schema.names
         count = sum(batch.num_rows for batch in batches)
         if not self._has_binary_form(schema):
-            _require_bytes_for_bytes(schema, self._types)
+            _require_alike(schema, self._types)
             text = _csv_rows(batches, str(mark))
             return CopiedBatches(columns, "csv", [text], count)
         from . import binary_rows as binary  # noqa: PLC0415  # numpy is there
@@ -142,11 +144,12 @@ def require_plain(schema: pa.Schema) -> None:
                 refuse(f"column {field.name!r}", rule, str(field.type), TypeError)
 
 
-def _require_bytes_for_bytes(schema: pa.Schema, types: Mapping[str, int]) -> None:
-    """Refuse texts for bytes, and bytes for texts.
+def _require_alike(schema: pa.Schema, types: Mapping[str, int]) -> None:
+    """Refuse texts for bytes, bytes for texts, and whole numbers for moments.
 
     The server would take a text for the spelling of other bytes, in which a backslash
-    is none, and our spelling of bytes for a text.
+    is none, our spelling of bytes for a text, and 20260102 for a day. In rows it is
+    microseconds.
     """
     for field in schema:
         is_for, kind = types.get(field.name), field.type
@@ -156,6 +159,8 @@ def _require_bytes_for_bytes(schema: pa.Schema, types: Mapping[str, int]) -> Non
             rule = "of BINARY for a BYTEA (a cast, or unhex, makes it)"
         elif is_bytes and is_for in _TEXTS:
             rule = "of STRING for texts (a cast, hex or base64 make it)"
+        elif pa.types.is_integer(kind) and is_for in _TIMESTAMPS:
+            rule = "of TIMESTAMP for a timestamp (timestamp_micros, or others, make it)"
         else:
             continue
         refuse(f"column {field.name!r}", rule, str(kind), TypeError)

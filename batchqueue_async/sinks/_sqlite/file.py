@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -62,6 +63,8 @@ class SqliteFile:
         self.fences = SqliteFences(fences)
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None
+        # Whether it could not be written then, as on a disk that is read-only.
+        self._only_reads = False
         # The file's log, if it is in WAL mode: one file for as long as it is open.
         self._log: tuple[int, int] | None = None
         self._lock = threading.Lock()
@@ -101,6 +104,9 @@ class SqliteFile:
 
     def _run_here(self, work: Callable[[sqlite3.Connection], R]) -> R:
         with self._lock:
+            if self._only_reads and os.access(self._path, os.W_OK):
+                # A connection that was opened for reading alone stays so.
+                self._close_here()
             if self._connection is None:
                 self._connection = self._open()
             elif _which(self._path) != self._opened:
@@ -124,6 +130,7 @@ class SqliteFile:
     def _open(self) -> sqlite3.Connection:
         # Looked at before: one that takes its place meanwhile is another.
         opened = _which(self._path)
+        only_reads = not os.access(self._path, os.W_OK)
         self._require_one_name()
         try:
             connection = self._opened_anew()
@@ -131,6 +138,7 @@ class SqliteFile:
             self._tell_path(error)
             raise
         self._opened, self._log = opened, _which(self._log_path())
+        self._only_reads = only_reads
         return connection
 
     def _tell_path(self, error: sqlite3.Error, more: str = "") -> None:
@@ -198,9 +206,12 @@ class SqliteFile:
 
     def _close(self) -> None:
         with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+            self._close_here()
+
+    def _close_here(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 def _which(path: Path) -> tuple[int, int] | None:
