@@ -63,7 +63,8 @@ class Merging(Generic[T]):
     What is merged counts as handled by the queue in front. So if the process dies, what
     is held is lost without a trace: that of the last `every` seconds or more. If the
     queue's deadline comes before its `on_close`, or `then` raises there, it is lost,
-    too; the log says how much, and `stats().not_closed` names this handler.
+    too, unless another queue has this handler, which goes on; the log says how much,
+    and `stats().not_closed` names this handler.
 
     Register it for one type, or for several whose keys differ. Several drain tasks may
     enter it at once. Then `then`, too, may be called before it has returned, and of one
@@ -171,12 +172,13 @@ class Merging(Generic[T]):
         await self._hand_on_all()
 
     async def on_close(self) -> None:
-        """Hand on all; what `then` refuses is lost."""
+        """Hand on all; what `then` refuses is lost, unless another queue has this."""
         try:
             await self._hand_on_all()
         except BaseException:
             logger.error(
-                "%d merged items were not handed on: they are lost",
+                "%d merged items were not handed on: they are lost, unless another"
+                " queue has this handler",
                 self.held,
                 items=self.held,
             )

@@ -73,6 +73,21 @@ async def test_a_flush_has_the_error_of_what_another_queue_failed_to_hand_on() -
         assert any(isinstance(answer, DeliveryError) for answer in answers)
 
 
+async def test_what_one_queue_leaves_at_its_end_the_other_hands_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log said that it was lost."""
+    sink = Sink(fails=2)
+    async with handed_on_by_one(sink) as (one, other):
+        await one.close()
+        assert one.stats().not_closed
+        says = "2 merged items were not handed on: they are lost, unless another queue"
+        assert says in caplog.text
+        await other.flush()
+        assert sorted(sink.stored) == ["of one", "of the other"]
+    assert not other.stats().not_closed
+
+
 @pytest.mark.real_time
 def test_a_flush_does_not_wait_for_a_loop_that_has_ended() -> None:
     hits = merging(Sink())
