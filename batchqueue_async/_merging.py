@@ -11,12 +11,12 @@ import asyncio
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Hashable
-from threading import RLock
 from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.draining.partial_failure import require_within
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._functions import require_sync_function
+from batchqueue_async._handing_on import HandingOn, Sharing
 from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import require_batch_function
@@ -28,7 +28,6 @@ from batchqueue_async._policies.retry import (
     pause_asked_for,
 )
 from batchqueue_async._results import await_returned, is_generated, require_done
-from batchqueue_async._threads.clock import sleep
 from batchqueue_async._validation import (
     refuse,
     require_int,
@@ -39,8 +38,6 @@ Then: TypeAlias = BatchQueue[T] | Callable[[list[T]], Awaitable[object] | object
 
 # Seconds after which a `then` that raised is called again, at least.
 _PAUSE = 1.0
-# Between two looks at what another queue hands on, perhaps on another loop.
-_LOOK = 0.01
 
 
 class Merging(Generic[T]):
@@ -63,7 +60,8 @@ class Merging(Generic[T]):
     What is merged counts as handled by the queue in front. So if the process dies, what
     is held is lost without a trace: that of the last `every` seconds or more. If the
     queue's deadline comes before its `on_close`, or `then` raises there, it is lost,
-    too; the log says how much, and `stats().not_closed` names this handler.
+    too, unless another queue has this handler, which goes on; the log says how much,
+    and `stats().not_closed` names this handler.
 
     Register it for one type, or for several whose keys differ. Several drain tasks may
     enter it at once. Then `then`, too, may be called before it has returned, and of one
@@ -124,11 +122,11 @@ class Merging(Generic[T]):
         # Until when `then` has asked not to be tried, not even to make room.
         self._asked_until = 0.0
         self._is_failing = False
-        self._sharing = _Sharing()
+        self._sharing = Sharing()
 
     def __getstate__(self) -> dict[str, object]:
         """Of a copy, as in a process of Spark's: what is held is not in two places."""
-        return {**vars(self), "_held": {}, "_sharing": _Sharing()}
+        return {**vars(self), "_held": {}, "_sharing": Sharing()}
 
     @property
     def held(self) -> int:
@@ -171,12 +169,13 @@ class Merging(Generic[T]):
         await self._hand_on_all()
 
     async def on_close(self) -> None:
-        """Hand on all; what `then` refuses is lost."""
+        """Hand on all; what `then` refuses is lost, unless another queue has this."""
         try:
             await self._hand_on_all()
         except BaseException:
             logger.error(
-                "%d merged items were not handed on: they are lost",
+                "%d merged items were not handed on: they are lost, unless another"
+                " queue has this handler",
                 self.held,
                 items=self.held,
             )
@@ -229,15 +228,14 @@ class Merging(Generic[T]):
         """
         others = await self._hand_on()
         for other in others:
-            while other.is_under_way:
-                await sleep(_LOOK)
+            await other.end()
         if any(other.has_ended and other.has_failed for other in others):
             await self._hand_on_all()
 
-    async def _hand_on(self) -> list[_HandingOn]:
+    async def _hand_on(self) -> list[HandingOn]:
         """Hand on what is held; returns who was handing on something else by then."""
         self._leave_to_parent()
-        this, pause = _HandingOn(), _PAUSE
+        this, pause = HandingOn(), _PAUSE
         # Other drain tasks may merge meanwhile.
         with self._sharing.lock:
             handed, self._held = self._held, {}
@@ -319,33 +317,6 @@ class Merging(Generic[T]):
                 exc_info=error,
                 items=self.held,
             )
-
-
-class _HandingOn:
-    """A queue's call that hands on, for the others that share the handler."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.has_ended = False
-        self.has_failed = True
-
-    @property
-    def is_under_way(self) -> bool:
-        return not self.has_ended and self.loop.is_running()
-
-
-class _Sharing:
-    """What queues that share a handler need: a lock, and who hands something on.
-
-    A copy, and a forked child, begin anew: there nobody would free, or end, these.
-    """
-
-    def __init__(self) -> None:
-        self.process, self.lock = os.getpid(), RLock()
-        self.handing_on: set[_HandingOn] = set()
-
-    def __reduce__(self) -> tuple[type[_Sharing], tuple[()]]:
-        return _Sharing, ()
 
 
 def _leave_failed(handed: dict[Hashable, T], answer: PartialFailure) -> bool:

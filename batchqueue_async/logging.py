@@ -185,9 +185,8 @@ class BatchingHandler(logging.Handler):
         Waits for `shutdown_timeout` at most. What is logged here meanwhile is dropped;
         what comes later opens it again, until the interpreter exits, as a `FileHandler`
         opens its file again: `logging.config` closes all handlers, also those that
-        loggers keep. It does so while it has the lock of `logging`, for which the
-        target may wait; so it waits for nothing then, and the handler is closed
-        after that, unless a logger still has it.
+        loggers keep. It has the lock of `logging` then, for which the target may wait:
+        so nothing is waited for, and it is closed later, unless a logger still has it.
         """
         super().close()
         self._leave_to_parent()
@@ -273,19 +272,22 @@ class BatchingHandler(logging.Handler):
             # queue is closed after them, by the end of `process_queue`.
             run.is_late = True
         self._loop = parts_of(queue.queue).loop
+        # Again: what was due on the loop before, which has ended, never comes.
+        self._report_later()
         return queue
 
     def _drop(self) -> None:
         next(self._drops)
-        if not self._is_report_due and self._loop is not None:
-            self._is_report_due = True
-            try:
-                # On the queue's loop: reporting may take time, and `emit` never waits.
-                later = self._loop.call_later
-                self._loop.call_soon_threadsafe(later, _PERIOD, self._report)
-            except RuntimeError:
-                # The loop is closed: the next one, or closing, makes the report.
-                self._is_report_due = False
+        if not self._is_report_due:
+            self._report_later()
+
+    def _report_later(self) -> None:
+        """Report on the queue's loop: it may take time, and `emit` never waits."""
+        self._is_report_due = True
+        if (loop := self._loop) is not None:
+            # Raised if it is closed: the next one, or closing, makes the report.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.call_later, _PERIOD, self._report)
 
     def _report(self) -> None:
         self._is_report_due = False
@@ -379,15 +381,13 @@ def _print_unless_others_do(record: logging.LogRecord, me: BatchingHandler) -> N
     while logger is not None:
         handlers += logger.handlers
         logger = logger.parent if logger.propagate else None
-    # A handler of no logger was called in another way, as a sink of loguru's is: who
-    # else got the record is unknown. Of several BatchingHandlers the first one prints
-    # it.
+    # One of no logger, such as a sink of loguru's: who else got the record is unknown.
+    # Of several BatchingHandlers the first one prints it.
     is_alone = me not in handlers or (
         me is handlers[0]
         and all(isinstance(each, BatchingHandler) for each in handlers)
     )
-    last = logging.lastResort
-    if is_alone and last and record.levelno >= last.level:
+    if is_alone and (last := logging.lastResort) and record.levelno >= last.level:
         last.handle(record)
 
 

@@ -6,7 +6,8 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Container, Iterable
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from batchqueue_async._bridge.at_exit import is_exiting
@@ -65,6 +66,11 @@ class _Registry:
         # line of a loop that starts may open another queue, on that loop's thread.
         self._own_locks: WeakValueDictionary[OpenQueue[Any], Any]
         self._own_locks = WeakValueDictionary()
+        # Another one, in front of that, for who waits until one that was shut down has
+        # ended, to open it anew. Its handlers may ask for it, or close all, and take
+        # none of these: who holds one waits for them.
+        self._end_locks: WeakValueDictionary[OpenQueue[Any], Any]
+        self._end_locks = WeakValueDictionary()
         # What `close_process_queues` has closed, until its last call returns, or for
         # good at the interpreter's exit.
         self.closed: dict[OpenQueue[Any], SyncBatchQueue[Any]] = {}
@@ -132,6 +138,25 @@ class _Registry:
         with self.lock:
             return self._own_locks.setdefault(open_queue, threading.RLock())
 
+    def end_lock(self, open_queue: OpenQueue[Any]) -> AbstractContextManager[Any]:
+        """Return the lock under which one that was shut down is waited for."""
+        if current_call() is not None:
+            return nullcontext()
+        with self.lock:
+            lock: Any = self._end_locks.setdefault(open_queue, threading.RLock())
+        return cast("AbstractContextManager[Any]", lock)
+
+    def end_before(self, open_queue: OpenQueue[Any]) -> _Opened | None:
+        """Close a queue that was shut down, and return it, if there is one."""
+        with self.lock:
+            known = self.opened.get(open_queue)
+            if known is None or known.queue.is_running:
+                return None
+            known.refuse_on_its_loop()
+            del self.opened[open_queue]
+        known.close()
+        return known
+
     def take_last(
         self, wanted: set[OpenQueue[Any]] | None, taken: Container[_Opened]
     ) -> _Opened | None:
@@ -140,10 +165,11 @@ class _Registry:
         Then, once each and for no handler, what others have taken that has not ended.
         """
         with self.lock:
-            locks = list(self._own_locks.items())
-        for open_queue, own in locks:
+            ends = [] if current_call() else [*self._end_locks.items()]
+            locks = [*ends, *self._own_locks.items()]
+        for open_queue, each in locks:
             if wanted is None or open_queue in wanted:
-                with own:  # waits while it is being opened
+                with each:  # waits while it is being opened, perhaps anew
                     pass
         with self.lock:
             # A handler waits for nobody else's: two of them would wait for each other.
@@ -217,17 +243,13 @@ def process_queue(
     if closed is not None:
         return closed
     registry.refuse_to_opener(open_queue)
-    with registry.own_lock(open_queue):
-        with registry.lock:
+    with registry.end_lock(open_queue):
+        ended = registry.end_before(open_queue)
+        with registry.own_lock(open_queue):
             known = registry.opened.get(open_queue)
             if known is not None and known.queue.is_running:
                 return known.queue
-            if known is not None:
-                known.refuse_on_its_loop()
-                del registry.opened[open_queue]
-        if known is not None:
-            known.close()
-        return _open_once(registry, open_queue, make_loop_thread, known)
+            return _open_once(registry, open_queue, make_loop_thread, ended)
 
 
 def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) -> None:

@@ -86,6 +86,8 @@ class BatchQueue(OfOneProcess, Generic[T]):
             BatchQueueError: It was shut down, or runs on another loop.
             RuntimeError: No asyncio loop runs here.
         """
+        if self._parts.detector.permit is None:
+            no_effect.warn_of_sharing(self._parts.config)
         await self._parts.lifecycle.start()
 
     async def __aenter__(self) -> Self:

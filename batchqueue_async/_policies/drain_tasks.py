@@ -124,9 +124,10 @@ class _AdaptiveDrainTasks(Value, DrainTaskPolicy):
 
 
 class SharedDrainTasks(Value):
-    """Drain capacity that several queues of one manager share.
+    """Drain capacity that several queues of one manager, or `LoopThread`, share.
 
-    The first queue that names it creates it and its policy holds; it ends with the
+    A queue that is started by itself shares it with nobody, which is warned of. The
+    first queue that names it creates it and its policy holds; it ends with the
     last queue that uses it.
 
     Attributes:

@@ -35,6 +35,16 @@ def warn_of_config(config: BatchQueueConfig[Any]) -> None:
         warn_of_timeout(config.consumer, config.on_error, config.on_retry)
 
 
+def warn_of_sharing(config: BatchQueueConfig[Any]) -> None:
+    """Warn of what a queue with this config shares, where no manager has made it."""
+    shared = config.drain_tasks
+    if isinstance(shared, SharedDrainTasks):
+        warn(
+            f"drain_tasks={shared!r} has no effect in a queue that no manager makes: it"
+            " is shared by the queues of one BatchQueueManager, or LoopThread"
+        )
+
+
 def warn_of_options(
     handler: object, options: Mapping[str, Any], config: BatchQueueConfig[Any]
 ) -> None:

@@ -159,6 +159,9 @@ class ConsumerRepository(Generic[E]):
         if self._ring.sequencer.is_closed:
             msg = "the ring is closed: handlers come too late"
             raise RingHalted(msg)
+        if self.tasks.has_started:
+            # Before anything is changed: they run at once.
+            self._ring.sequencer.own_loop()
         if not handlers:
             msg = "at least one handler is needed"
             raise InvalidArgument(msg)

@@ -97,7 +97,8 @@ class HandlerGroup(RingPart, Generic[E]):
             rewind: What `RewindBatch` does; by default it rewinds, without a limit.
 
         Raises:
-            RingError: A handler is used twice, or the graph would have a cycle.
+            RingError: A handler is used twice, or the graph would have a cycle; or it
+                runs, and another loop does here.
             InvalidArgument, TypeError: One is no handler, or there is none; or another
                 argument is not valid.
             RingHalted: The ring was shut down or halted.
@@ -255,7 +256,7 @@ class Disruptor(HandlerGroup[E]):
         """Start the consumers, on the running loop; returns the ring.
 
         Raises:
-            RingError: It was started before.
+            RingError: It was started before, or the ring is another loop's.
             RingHalted: It was shut down or halted before.
         """
         if self._consumers.tasks.has_started:

@@ -15,7 +15,6 @@ from batchqueue_async._loop_close import (
     forget_at_close,
 )
 from batchqueue_async._process_end import call_at_multiprocessing_end
-from batchqueue_async._running_loop import running_loop
 from batchqueue_async._shielding import Shielded, backend_is_where_it_was
 from batchqueue_async._threads.clock import sleep
 
@@ -68,9 +67,8 @@ class ConsumerTasks:
 
     def start(self, consumers: Iterable[Consumer]) -> None:
         """Run these consumers; called again for those that are added later."""
-        loop = running_loop("the ring")
+        self._sequencer.loop = loop = self._sequencer.own_loop()
         self.has_started = True
-        self._sequencer.loop = loop
         backend_is_where_it_was()
         if self._canary is None:
             self._canary = loop.create_task(_wait_for_ever(), name="ring canary")

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from batchqueue_async._running_loop import running_loop
+
 from .errors import RingError, RingHalted, require_power_of_two
 from .sequence import INITIAL, Notifier
 
@@ -34,7 +36,7 @@ class Publications(Notifier):
             is published any more.
         cause: The error that has halted the ring, if it was one; `has_told` says
             whether it was raised to a caller, `halted_at` by which event and handler.
-        loop: That of the consumers, once some run.
+        loop: That of the consumers, once some run, or there is a `SyncRing`.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -59,6 +61,18 @@ class Publications(Notifier):
     def cursor(self) -> int:
         """The highest claimed sequence."""
         return self.claimed
+
+    def own_loop(self) -> AbstractEventLoop:
+        """Return the running loop, for consumers; refuse another one than the ring's.
+
+        Consumers on two loops, or on another than publishes what threads send, would
+        touch each other's. A loop that is closed has none any more.
+        """
+        loop, own = running_loop("the ring"), self.loop
+        if own is not None and own is not loop and not own.is_closed():
+            msg = "handlers must run on their ring's own loop, and here runs another"
+            raise RingError(msg)
+        return loop
 
     def is_available(self, sequence: int) -> bool:
         """Whether the sequence is published and its slot not yet published again."""

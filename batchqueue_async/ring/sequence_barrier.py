@@ -45,6 +45,10 @@ class SequenceBarrier(RingPart):
         self._dependencies = require_sequences(dependencies)
         self._sleepers: set[_Sleeper] = set()
 
+    def is_of(self, publications: MultiProducerSequencer) -> bool:
+        """Whether it waits for what is published there, and not in another ring."""
+        return self._publications is publications
+
     def available(self) -> int:
         """Return the highest sequence that may be taken."""
         if not self._dependencies:

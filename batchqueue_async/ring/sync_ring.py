@@ -56,6 +56,8 @@ class ThreadIngress:
         self._is_woken = False
         self._guard = Guard()
         sequencer.share(self._guard)
+        # What threads send is published here, and wakes consumers.
+        sequencer.loop = self._loop
         sequencer.ingress = self
 
     def check(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Generic, Self, TypeVar
 
 from batchqueue_async._threads.clock import sleep
-from batchqueue_async._validation import require_instance
+from batchqueue_async._validation import refuse, require_instance
 
 from .errors import (
     RING,
@@ -95,7 +95,8 @@ class WorkerPool(RingPart, Generic[E]):
 
     Raises:
         InvalidArgument: There are no handlers, or one is given twice, or one is no
-            handler; or `on_error` can't be called as it is; or the timeout is negative.
+            handler; or `barrier` is another ring's; or `on_error` can't be called as it
+            is; or the timeout is negative.
         TypeError: `ring` or `barrier` is something else, such as a `Disruptor`; or the
             timeout is no number.
     """
@@ -114,6 +115,9 @@ class WorkerPool(RingPart, Generic[E]):
         if barrier is not None:
             rule = "a SequenceBarrier, as ring.new_barrier() makes it, or None"
             require_instance("barrier", barrier, SequenceBarrier, rule)
+            if not barrier.is_of(ring.sequencer):
+                rule = "one of the pool's own ring: each has its own sequences"
+                refuse("barrier", rule, barrier, InvalidArgument)
         require_exception_handler(on_error)
         if not handlers:
             msg = "a worker pool needs at least one handler"
@@ -148,11 +152,12 @@ class WorkerPool(RingPart, Generic[E]):
         """Start the workers at the ring's cursor.
 
         Raises:
-            RingError: The pool was started before.
+            RingError: The pool was started before, or the ring is another loop's.
         """
         if self._tasks.has_started:
             msg = "a worker pool starts once"
             raise RingError(msg)
+        self._ring.sequencer.own_loop()
         self.begin_at(self._ring.sequencer.begin_after)
         self._ring.add_gating_sequences(*self.sequences)
         self._tasks.start(self.workers)

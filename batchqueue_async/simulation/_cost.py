@@ -10,10 +10,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, linear_regression
-from typing import Any
+from typing import Any, Final
 
 from batchqueue_async import HandlerLike
 from batchqueue_async._functions import attribute_of, taker_of
+from batchqueue_async._loop_time import kept_by
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._validation import (
     refuse,
@@ -24,6 +25,7 @@ from batchqueue_async._validation import (
 )
 
 _SEED = 17
+_CALLS: Final = "_batchqueue_simulated_calls"
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,6 @@ class Cost:
             _Sizes(each for each in self.samples if each.at_once == level)
             for level in levels
         ]
-        self._random = random.Random(_SEED)
-        # When the calls end that run now, by the simulation's clock.
-        self._ends: list[float] = []
-        self._now = 0.0
 
     @property
     def call(self) -> float:
@@ -90,17 +88,34 @@ class Cost:
 
     def __call__(self, batch: Sequence[Any]) -> float:
         """Return the seconds of a call for this batch, in a simulation."""
+        calls = self._calls_here()
         now = asyncio.get_running_loop().time()
-        if now < self._now:
-            # Another simulation has begun.
-            self._ends, self._random = [], random.Random(_SEED)
-        self._now = now
-        self._ends = [end for end in self._ends if end > now]
-        at_once = len(self._ends) + 1
+        calls.ends = [end for end in calls.ends if end > now]
+        at_once = len(calls.ends) + 1
         place = min(bisect_left(self._levels, at_once), len(self._levels) - 1)
-        seconds = self._measured[place].seconds(len(batch), self._random.random())
-        self._ends.append(now + seconds)
+        seconds = self._measured[place].seconds(len(batch), calls.random.random())
+        calls.ends.append(now + seconds)
         return seconds
+
+    def _calls_here(self) -> _Calls:
+        """Return those of this simulation: each has a loop of its own.
+
+        Another one may have been before it, or be beside it on another thread.
+        """
+        loop = asyncio.get_running_loop()
+        known: dict[Cost, _Calls] = kept_by(loop, _CALLS, dict)
+        if self not in known:
+            known[self] = _Calls()
+        return known[self]
+
+
+class _Calls:
+    """The calls of one simulation."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(_SEED)
+        # When those end that run now, by the simulation's clock.
+        self.ends: list[float] = []
 
 
 class _Sizes:

@@ -23,7 +23,14 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats, Retry
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueStats,
+    DrainTaskPolicy,
+    Retry,
+    SharedDrainTasks,
+)
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._log import logger
@@ -312,6 +319,7 @@ class _Run:
             config,
             consumer=self._consume if self._has_consumer else None,
             selector=_selector_of(config.selector),
+            drain_tasks=_drain_tasks_of(config),
             size_of=_size_of(config) if config.counts_sizes else None,
             on_error=self._failed,
             on_retry=None,
@@ -320,6 +328,14 @@ class _Run:
 
     def _failed(self, batch: list[_Arrival], _: BaseException) -> None:
         self._inside -= len(batch)
+
+
+def _drain_tasks_of(config: BatchQueueConfig[Any]) -> DrainTaskPolicy:
+    """Return its own: nobody is here with whom it could share others."""
+    declared = config.drain_tasks
+    if isinstance(declared, SharedDrainTasks):
+        return DrainTaskPolicy.fixed(1)
+    return declared
 
 
 def _in_order(arrivals: Arrivals) -> Iterator[tuple[float, object]]:

@@ -194,7 +194,8 @@ def _watched(target: object) -> tuple[Watched, ...]:
                 f"{type(each).__qualname__}"
             )
             raise TypeError(msg)
-    return watched
+    # Each once, though it may be given twice.
+    return tuple({id(each): each for each in watched}.values())
 
 
 def queues_of(watched: Watched) -> Iterable[BatchQueue[Any]]:

@@ -39,6 +39,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    # It shares with nobody here; what it makes at its start is the same.
+    pytest.mark.filterwarnings("ignore:drain_tasks=SharedDrainTasks.* has no effect"),
 ]
 
 

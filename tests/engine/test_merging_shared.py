@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, DeliveryError, Merging
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DeliveryError,
+    Merging,
+    WouldDeadlock,
+)
 
 Queue = BatchQueue[str]
 
@@ -71,6 +77,53 @@ async def test_a_flush_has_the_error_of_what_another_queue_failed_to_hand_on() -
             *(queue.flush() for queue in queues), return_exceptions=True
         )
         assert any(isinstance(answer, DeliveryError) for answer in answers)
+
+
+async def test_what_one_queue_leaves_at_its_end_the_other_hands_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log said that it was lost."""
+    sink = Sink(fails=2)
+    async with handed_on_by_one(sink) as (one, other):
+        await one.close()
+        assert one.stats().not_closed
+        says = "2 merged items were not handed on: they are lost, unless another queue"
+        assert says in caplog.text
+        await other.flush()
+        assert sorted(sink.stored) == ["of one", "of the other"]
+    assert not other.stats().not_closed
+
+
+async def test_nobody_waits_for_himself_by_way_of_what_another_hands_on() -> None:
+    """One waits for room in `then`, whose handler flushes the other."""
+    refused: list[DeliveryError] = []
+    stored: list[str] = []
+    is_full = asyncio.Event()
+
+    async def store(words: list[str]) -> None:
+        stored.extend(words)
+        await is_full.wait()
+        if not refused:
+            with pytest.raises(DeliveryError) as caught:
+                await other.flush()
+            refused.append(caught.value)
+
+    then = BatchQueueConfig[str](consumer=store, buffer_size=1, max_batch=1)
+    async with Queue("then", then) as sink:
+        shared = Merging[str](key=str, merge=max, then=sink)
+        config = BatchQueueConfig[str](consumer=shared)
+        other = Queue("other", config)
+        async with Queue("one", config) as one:
+            await one.produce_many("abcd")
+            while not sink.stats().waiting_producers:  # noqa: ASYNC110 - one hands on
+                await asyncio.sleep(0.01)
+            async with other:
+                is_full.set()
+                await one.flush(timeout=10)
+            await sink.flush(timeout=10)
+    assert stored == [*"abcd"]
+    (failure,) = refused[0].failures
+    assert isinstance(failure.error, WouldDeadlock)
 
 
 @pytest.mark.real_time

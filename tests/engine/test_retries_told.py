@@ -9,6 +9,7 @@ import pytest
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    BatchQueueManager,
     DrainTaskPolicy,
     PartialFailure,
     Retry,
@@ -167,8 +168,11 @@ class TestOnRetry:
         """As `on_error` may: the permit is held while it is called."""
         handler = RecordingHandler[int]()
         shared = SharedDrainTasks("io", DrainTaskPolicy.fixed(1))
-        audit = BatchQueueConfig[int](consumer=handler, buffer_size=1)
-        async with BatchQueue("audit", audit) as other:
+        audit = BatchQueueConfig[int](
+            consumer=handler, buffer_size=1, drain_tasks=shared
+        )
+        async with BatchQueueManager() as manager:
+            other = await manager.create("audit", audit)
 
             async def on_retry(batch: list[int], *_: object) -> None:
                 await other.produce_many(batch)
@@ -179,8 +183,8 @@ class TestOnRetry:
                 retry=Retry(attempts=2, wait_initial=0),
                 on_retry=on_retry,
             )
-            async with BatchQueue("q", config) as queue:
-                await queue.produce_many([1, 2, 3])
+            queue = await manager.create("q", config)
+            await queue.produce_many([1, 2, 3])
         assert handler.handled == [1, 2, 3]
 
 

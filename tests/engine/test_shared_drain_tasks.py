@@ -91,6 +91,10 @@ class TestLife:
     async def test_a_queue_without_a_manager_has_it_for_itself(self) -> None:
         handlers = [RecordingHandler[int](gate=asyncio.Event()) for _ in range(2)]
         one, two = (BatchQueue("q", config(1, each)) for each in handlers)
+        says = r"^drain_tasks=SharedDrainTasks\(.* no effect in a queue that no manager"
+        with pytest.warns(UserWarning, match=says) as caught:
+            await asyncio.gather(one.start(), two.start())
+        assert len(caught) == 2
         async with one, two:
             assert await one.produce(1)
             assert await two.produce(1)

@@ -49,6 +49,34 @@ def test_what_is_logged_after_the_close_opens_it_again(
     assert handler.dropped == 0
 
 
+def test_what_was_dropped_before_is_reported_by_the_next_queue(
+    logger: logging.Logger,
+) -> None:
+    """The report was due on a loop that ended first; none came until the close."""
+    gate, is_reported = threading.Event(), threading.Event()
+    reports: list[str] = []
+
+    class Reports(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            reports.append(record.getMessage())
+            is_reported.set()
+
+    def ship(_: list[logging.LogRecord]) -> None:
+        gate.wait(PATIENCE)
+
+    library = logging.getLogger("batchqueue_async.logging")
+    library.addHandler(reporting := Reports())
+    handler = added(logger, BatchingHandler(ship, capacity=1, linger=0))
+    while handler.dropped < 3:
+        logger.info("more than there is room for")
+    gate.set()
+    close_process_queues()
+    logger.info("opens the next one")
+    assert is_reported.wait(PATIENCE)
+    library.removeHandler(reporting)
+    assert reports[0].startswith("3 log records dropped (3 in all)")
+
+
 def test_a_call_that_outlasts_the_close_is_alone_in_the_target(
     logger: logging.Logger,
 ) -> None:

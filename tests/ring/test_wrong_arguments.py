@@ -118,6 +118,14 @@ def test_a_pool_needs_a_ring_and_no_disruptor() -> None:
         WorkerPool(RingBuffer(Event, 4), Recorder(), barrier=wrong)
 
 
+def test_a_pool_waits_for_what_its_own_ring_publishes() -> None:
+    """By another ring's barrier it was called with slots that nobody had filled."""
+    ring, other = RingBuffer(Event, 4), RingBuffer(Event, 4)
+    with pytest.raises(InvalidArgument, match=r"^barrier must be one of the pool's"):
+        WorkerPool(ring, Recorder(), barrier=other.new_barrier())
+    WorkerPool(ring, Recorder(), barrier=ring.new_barrier())
+
+
 @pytest.mark.parametrize("wrong", [None, 5, Recorder()])
 def test_a_group_is_joined_with_a_group(wrong: object) -> None:
     group = small().handle_events_with(Recorder())

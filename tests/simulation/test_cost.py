@@ -1,6 +1,8 @@
 """`measure` and `Cost`: what a handler's calls take, told to a simulation."""
 
 import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
 from typing import Any
 
@@ -12,7 +14,7 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
-from batchqueue_async.simulation import Cost, Sample, measure, simulate
+from batchqueue_async.simulation import Cost, Sample, Simulation, measure, simulate
 from batchqueue_async.testing import run_virtual
 
 CONFIG = BatchQueueConfig[object](consumer=lambda _: None, max_batch=10)
@@ -66,6 +68,34 @@ def test_each_simulation_has_the_same_calls() -> None:
     load = [(place * 0.03, "x") for place in range(300)]
     first, second = simulate(CONFIG, load, cost), simulate(CONFIG, load, cost)
     assert list(first.ages) == list(second.ages)
+
+
+def test_simulations_of_one_cost_know_nothing_of_each_other() -> None:
+    """One that began at the second at which the last had ended went on with its calls.
+
+    A call of that one's was taken for one that still ran.
+    """
+    samples = [Sample(10, 0.1), Sample(10, 0.2), Sample(10, 9.0, at_once=2)]
+    bursts = [[(second, "x")] * 10 for second in (0.0, 0.0, 5.0)]
+    cost = Cost(samples)
+    seen = [simulate(CONFIG, each, cost).p99 for each in bursts]
+    assert seen == [simulate(CONFIG, each, Cost(samples)).p99 for each in bursts]
+
+
+def test_simulations_of_one_cost_may_run_side_by_side() -> None:
+    cost = Cost([Sample(10, 0.1), Sample(10, 0.2), Sample(10, 0.4)])
+    load = [(place * 0.03, "x") for place in range(300)]
+    alone = simulate(CONFIG, load, cost)
+    inner: list[Simulation] = []
+
+    def beside(batch: Sequence[object]) -> float:
+        if len(inner) < 9:
+            with ThreadPoolExecutor(1) as thread:
+                inner.append(thread.submit(simulate, CONFIG, load, cost).result())
+        return cost(batch)
+
+    outer = simulate(CONFIG, load, beside)
+    assert {tuple(each.ages) for each in (*inner, outer)} == {tuple(alone.ages)}
 
 
 def test_calls_that_run_together_take_as_long_as_those_did() -> None:

@@ -14,6 +14,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
     Retry,
+    SharedDrainTasks,
     WhenFull,
     by_key,
     round_robin,
@@ -163,6 +164,15 @@ def test_each_selector_sees_the_items(selector: object) -> None:
     items = [(0.1 * place, "x" * (place % 4)) for place in range(40)]
     seen = simulate(config, items, lambda _: 0.0)
     assert [each.handled for each in seen.stats.partitions] == [10] * 4
+
+
+def test_shared_drain_tasks_are_its_own() -> None:
+    shared = SharedDrainTasks("io", DrainTaskPolicy.fixed(4))
+    alone, sharing = consumer(max_batch=3), consumer(max_batch=3, drain_tasks=shared)
+    load = [*every(0.1, 10), *((1.0, "x") for _ in range(50))]
+    alike = [simulate(each, load, lambda _: 0.05) for each in (alone, sharing)]
+    assert [account_of(each) for each in alike] == [(60, 0, 0)] * 2
+    assert alike[0].ages == alike[1].ages
 
 
 def test_it_is_the_real_queue_s_answer() -> None:

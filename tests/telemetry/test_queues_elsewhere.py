@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,3 +91,16 @@ async def test_a_queue_that_is_watched_twice_counts_once() -> None:
     assert accepted == [5, 7]
     (size,) = points["batchqueue.handler.batch_size"]
     assert size.sum == 5
+
+
+def test_what_is_given_twice_is_told_once() -> None:
+    class Waiting(Workers):
+        def queue_stats(self) -> Sequence[BatchQueueStats]:
+            return [replace(each, waiting=4) for each in super().queue_stats()]
+
+    waiting = Waiting()
+    registry = CollectorRegistry()
+    registry.register(PrometheusCollector([waiting, waiting]))
+    page = generate_latest(registry).decode()
+    assert 'batchqueue_items_waiting{queue="far away"} 4.0' in page
+    assert len(Feed([waiting, waiting]).sample()["queues"]) == 1
