@@ -96,7 +96,7 @@ async def test_what_one_queue_leaves_at_its_end_the_other_hands_on(
 
 async def test_nobody_waits_for_himself_by_way_of_what_another_hands_on() -> None:
     """One waits for room in `then`, whose handler flushes the other."""
-    refused: list[DeliveryError] = []
+    refused: list[BaseException | None] = []
     stored: list[str] = []
     is_full = asyncio.Event()
 
@@ -104,7 +104,9 @@ async def test_nobody_waits_for_himself_by_way_of_what_another_hands_on() -> Non
         stored.extend(words)
         await is_full.wait()
         if not refused:
-            with pytest.raises(DeliveryError) as caught:
+            # Of the flush, or of the `on_flush` that it waits for: an eager task's wait
+            # is there first.
+            with pytest.raises((DeliveryError, WouldDeadlock)) as caught:
                 await other.flush()
             refused.append(caught.value)
 
@@ -122,8 +124,11 @@ async def test_nobody_waits_for_himself_by_way_of_what_another_hands_on() -> Non
                 await one.flush(timeout=10)
             await sink.flush(timeout=10)
     assert stored == [*"abcd"]
-    (failure,) = refused[0].failures
-    assert isinstance(failure.error, WouldDeadlock)
+    (error,) = refused
+    if isinstance(error, DeliveryError):
+        (failure,) = error.failures
+        error = failure.error
+    assert isinstance(error, WouldDeadlock)
 
 
 @pytest.mark.real_time
