@@ -246,10 +246,10 @@ def process_queue(
     with registry.end_lock(open_queue):
         ended = registry.end_before(open_queue)
         with registry.own_lock(open_queue):
-            known = registry.opened.get(open_queue)
-            if known is not None and known.queue.is_running:
-                return known.queue
-            return _open_once(registry, open_queue, make_loop_thread, ended)
+            if open_queue not in registry.opened:
+                return _open_once(registry, open_queue, make_loop_thread, ended)
+        # Another one has opened it anew; that may have been shut down since, too.
+        return process_queue(open_queue, make_loop_thread=make_loop_thread)
 
 
 def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) -> None:

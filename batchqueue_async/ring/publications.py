@@ -62,15 +62,18 @@ class Publications(Notifier):
         """The highest claimed sequence."""
         return self.claimed
 
-    def own_loop(self) -> AbstractEventLoop:
-        """Return the running loop, for consumers; refuse another one than the ring's.
+    def own_loop(
+        self,
+        what: str = "the ring",
+        msg: str = "handlers must run on their ring's own loop, and here runs another",
+    ) -> AbstractEventLoop:
+        """Return the running loop, if it is the ring's or that has none yet.
 
         Consumers on two loops, or on another than publishes what threads send, would
         touch each other's. A loop that is closed has none any more.
         """
-        loop, own = running_loop("the ring"), self.loop
+        loop, own = running_loop(what), self.loop
         if own is not None and own is not loop and not own.is_closed():
-            msg = "handlers must run on their ring's own loop, and here runs another"
             raise RingError(msg)
         return loop
 

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._count_in_error import say_count
-from batchqueue_async._running_loop import running_loop
 from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
@@ -44,12 +43,8 @@ class ThreadIngress:
     """Where other threads come into a ring; all its `SyncRing`s share it."""
 
     def __init__(self, sequencer: MultiProducerSequencer) -> None:
-        self._loop = running_loop("a SyncRing")
-        if sequencer.loop not in {None, self._loop}:
-            msg = (
-                "a SyncRing must be made on its ring's own loop, and here runs another"
-            )
-            raise RingError(msg)
+        msg = "a SyncRing must be made on its ring's own loop, and here runs another"
+        self._loop = sequencer.own_loop("a SyncRing", msg)
         self._process = os.getpid()
         self._sequencer = sequencer
         self._filled: deque[tuple[int, int, bool]] = deque()

@@ -94,3 +94,35 @@ def test_who_closes_waits_for_what_is_opened_anew() -> None:
     assert left == []
     assert ending.handled == ([1, 2] if is_accepted else [1])
     assert not module._current().opened
+
+
+def test_one_that_is_shut_down_again_before_it_was_looked_at_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its `LoopThread` ran on, unknown to `close_process_queues`."""
+    handled: list[int] = []
+    names = iter(["first", "second", "third"])
+
+    def open_queue(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+        return loop_thread.open("q", BatchQueueConfig(consumer=handled.extend))
+
+    def ask() -> SyncBatchQueue[int]:
+        return process_queue(
+            open_queue, make_loop_thread=lambda: LoopThread(next(names))
+        )
+
+    def anew_first(registry: Any, key: Any) -> Any:  # noqa: ANN401
+        monkeypatch.undo()
+        assert ask().produce(2)
+        assert ask().shutdown() == []
+        return registry.own_lock(key)
+
+    first = ask()
+    assert first.produce(1)
+    assert first.shutdown() == []
+    monkeypatch.setattr(module._Registry, "own_lock", anew_first)
+    assert ask().produce(3)
+    close_process_queues()
+    assert handled == [1, 2, 3]
+    left = {thread.name for thread in threading.enumerate()}
+    assert not left & {"first", "second", "third"}

@@ -77,3 +77,22 @@ def test_a_ring_without_consumers_goes_on_with_the_next_loop() -> None:
     asyncio.run(one_run())
     asyncio.run(one_run())
     assert recorder.values == [*range(2 * CAPACITY)] * 2
+
+
+def test_threads_come_in_by_the_next_loop_too() -> None:
+    """Also where its `SyncRing` is made before its consumers start there."""
+    ring, recorder = RingBuffer(Event, CAPACITY), Recorder()
+
+    async def one_run() -> None:
+        async with WorkerPool(ring, recorder):
+            await ring.publish_events(fill, range(CAPACITY))
+
+    async def with_a_thread() -> None:
+        sync_ring = SyncRing(ring)
+        async with WorkerPool(ring, recorder):
+            published = sync_ring.publish_events
+            assert await asyncio.to_thread(published, fill, [7], timeout=20) == 1
+
+    asyncio.run(one_run())
+    asyncio.run(with_a_thread())
+    assert recorder.values == [*range(CAPACITY), 7]

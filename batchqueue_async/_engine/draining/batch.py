@@ -287,7 +287,7 @@ class Grouping(Generic[T]):
             return None
         try:
             if registration is None:
-                # As `_have_one_type` and `of`, without calls: each is one per batch.
+                # `_have_one_type` and `of`, spelled out: each call is one per batch.
                 placement, resolved = self._placement, handlers.resolved
                 item_type, count = type(items[0]), len(items)
                 if not (
